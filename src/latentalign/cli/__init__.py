@@ -1,0 +1,87 @@
+"""The command line: thin functions over the library, results on stdout, everything else on stderr."""
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from latentalign import __version__
+from latentalign.errors import UserError
+
+# command -> (module with a function of that name, one line of help). A module is imported only when its
+# command is asked for: `latentalign --help` needs neither torch nor the commands themselves.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "The embedded corpus: train, translate, align, report."),
+    "download": ("download", "Get a public data set, checked, into a folder."),
+    "check": ("train", "Check a recipe and its data without training."),
+    "prepare": ("prepare", "Convert a corpus or features once into memory-mapped files."),
+    "train": ("train", "Train a model from a recipe."),
+    "evaluate": ("evaluate", "Measure a trained run on data of its task."),
+    "translate": ("translate", "Translate text line by line, with alignments on request."),
+    "align": ("align", "Word alignments of sentence pairs, with a probability on every link."),
+    "aer": ("align", "Alignment error rate of links against a gold standard."),
+    "plot": ("plot", "Draw prior and posterior alignments of a pair, or a run's training curves."),
+    "answer": ("answer", "Answer one question with a VQA or memory run and show where it looked."),
+    "reproduce": ("reproduce", "The paper's tables and figures on your data."),
+    "serve": ("serve", "The inspector: a page to look at alignments, and an HTTP API."),
+}
+
+
+class LazyCommands(TyperGroup):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, help_line = COMMANDS[cmd_name]
+        if not ctx.args and not ctx.protected_args and "--help" in sys.argv[1:2]:
+            return typer.core.TyperCommand(cmd_name, help=help_line)
+        function = getattr(importlib.import_module(f"latentalign.cli.{module}"), cmd_name)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(name=cmd_name, help=function.__doc__ or help_line)(function)
+        command = typer.main.get_command(single)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Attention as a latent alignment: train, translate, align, measure and look.",
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"latentalign {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        print(f"latentalign: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        # the reader of our output went away (`| head`): not an error of anybody's
+        sys.stderr.close()
+        raise SystemExit(0) from None
