@@ -39,14 +39,16 @@ class LazyCommands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, help_line = COMMANDS[cmd_name]
-        if not ctx.args and not ctx.protected_args and "--help" in sys.argv[1:2]:
-            return typer.core.TyperCommand(cmd_name, help=help_line)
         function = getattr(importlib.import_module(f"latentalign.cli.{module}"), cmd_name)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(name=cmd_name, help=function.__doc__ or help_line)(function)
         command = typer.main.get_command(single)
         command.name = cmd_name
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
 
 
 app = typer.Typer(
