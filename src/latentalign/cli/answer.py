@@ -1,0 +1,72 @@
+"""`latentalign answer`: one question to a run whose task answers questions.
+
+The command knows no task. It hands the options that were given to `task.answer(model, assets, request, *,
+predictor, top, generator)`, where `request` holds them by name (question, answer, features, image, story), and prints
+what comes back: `{"question", "answers": [{"answer", "probability"}], "evidence": [{"text", "prior",
+"posterior"?, "box"?}]}`. A task refuses the options that mean nothing to it with a UserError.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from latentalign.errors import UserError
+
+
+def answer(
+    run: Path = typer.Argument(..., help="Folder of a trained VQA or memory run."),
+    question: str = typer.Option(..., "--question", "-q", help="The question, as a person would ask it."),
+    features: Path | None = typer.Option(None, help="VQA: region features, a TSV file or a prepared folder."),
+    image: int | None = typer.Option(None, help="VQA: which image of the features (needed for more than one)."),
+    story: Path | None = typer.Option(None, help="Memory: text file, one sentence a line."),
+    given: str | None = typer.Option(None, "--answer", help="A known answer: shows where the posterior looks."),
+    inference: str = typer.Option("exact", help="exact, kmax:5, sample:20 or soft."),
+    seed: int = typer.Option(0, help="Seed of sampled inference."),
+    top: int = typer.Option(5, min=1, help="How many answers to list."),
+    picture: Path | None = typer.Option(None, help="VQA: the image itself, to draw the regions on."),
+    output: Path | None = typer.Option(None, help="VQA: PNG of the image with its regions weighted."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Answer one question with a VQA or memory run and show where it looked."""
+    import torch
+
+    from latentalign.alignment.registry import parse_inference
+    from latentalign.training.runs import load_run
+
+    loaded = load_run(run)
+    if not hasattr(loaded.task, "answer"):
+        raise UserError(f"{run}: a run of task {loaded.task.name} answers no questions; expected vqa or memory")
+    if (picture is None) != (output is None):
+        raise UserError("a picture of the regions needs both --picture IMAGE and --output FILE.png")
+    options = {
+        "question": question, "answer": given, "features": features, "image": image, "story": story
+    }  # fmt: skip
+    request = {name: value for name, value in options.items() if value is not None}
+    loaded.model.eval()
+    with torch.no_grad():
+        result = loaded.task.answer(
+            loaded.model,
+            loaded.assets,
+            request,
+            predictor=parse_inference(inference),
+            top=top,
+            generator=torch.Generator().manual_seed(seed),
+        )
+    if picture is not None and output is not None:
+        from latentalign.reports.regions import draw_answer
+
+        draw_answer(result, picture, output)
+        result = {**result, "picture": str(output)}
+    print(json.dumps(result, ensure_ascii=False) if as_json else _as_text(result))
+
+
+def _as_text(result: dict[str, Any]) -> str:
+    lines = [f"{entry['probability']:6.3f}  {entry['answer']}" for entry in result["answers"]]
+    posterior = any("posterior" in entry for entry in result["evidence"])
+    lines += ["", " prior  " + ("posterior  " if posterior else "") + "where"]
+    for entry in sorted(result["evidence"], key=lambda entry: -entry["prior"]):
+        second = f"{entry['posterior']:9.3f}  " if posterior else ""
+        lines.append(f"{entry['prior']:6.3f}  {second}{entry['text']}")
+    return "\n".join(lines)
