@@ -1,0 +1,217 @@
+"""Word links: Pharaoh text, symmetrisation of two directions, and the alignment error rate.
+
+A link (i, j) joins source word i with target word j, both counted from 0. In a file every line holds the
+links of one pair: ``0-0 2-1`` (sure), ``3?2`` or ``3p2`` (possible), ``0-0:0.93`` (with a probability);
+what follows a tab (our sentence score) is not read.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from latentalign.errors import UserError
+from latentalign.files import read_lines
+
+Link = tuple[int, int]
+_LINK = re.compile(r"(\d+)([-?p])(\d+)(?::([0-9.eE+-]+))?")
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of one pair; `possible` holds the merely possible ones, `probs` what is known of each."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link] = frozenset()
+    probs: Mapping[Link, float] | None = None
+
+    @property
+    def all(self) -> frozenset[Link]:
+        return self.sure | self.possible
+
+
+def parse_links(line: str, *, place: str) -> Links:
+    """Read a line of Pharaoh links; `place` (file and line) goes into the error."""
+    sure, possible, probs = set(), set(), {}
+    for item in line.split("\t", 1)[0].split():
+        match = _LINK.fullmatch(item)
+        if match is None:
+            raise UserError(
+                f"{place}: expected links such as 0-0 or 3?2, got {item!r}; check the file's format"
+            )
+        link = (int(match[1]), int(match[3]))
+        (sure if match[2] == "-" else possible).add(link)
+        if match[4] is not None:
+            probs[link] = _probability(match[4], place)
+    return Links(frozenset(sure), frozenset(possible - sure), probs or None)
+
+
+def _probability(text: str, place: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise UserError(f"{place}: expected a probability between 0 and 1 after the colon, got {text!r}")
+    return value
+
+
+def format_links(links: Iterable[Link], *, probs: Mapping[Link, float] | None = None) -> str:
+    """Pharaoh text, in the order of the source words; with `probs` as ``i-j:0.93``."""
+    if probs is None:
+        return " ".join(f"{i}-{j}" for i, j in sorted(links))
+    return " ".join(f"{i}-{j}:{_short(probs[i, j])}" for i, j in sorted(links))
+
+
+def _short(probability: float) -> str:
+    # two digits read well; what would round to 0.00 keeps its first digits
+    return f"{probability:.2f}" if probability >= 0.01 else f"{probability:.1e}"
+
+
+def read_links(path: str | Path) -> Iterator[Links]:
+    """The links of a file, line by line."""
+    for number, line in enumerate(read_lines(path), start=1):
+        yield parse_links(line, place=f"{path}, line {number}")
+
+
+def check_links(links: Links, source_words: int, target_words: int, *, place: str) -> None:
+    """Refuse a link that points outside its sentences."""
+    for i, j in sorted(links.all):
+        if i >= source_words or j >= target_words:
+            raise UserError(
+                f"{place}: link {i}-{j} does not fit a pair of {source_words} source and {target_words} "
+                f"target words (counted from 0); check that the files belong together"
+            )
+
+
+# --- two directions ----------------------------------------------------------------------
+
+
+def intersection(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
+    """Links that both directions have."""
+    return forward & backward
+
+
+def union(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
+    """Links that either direction has."""
+    return forward | backward
+
+
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
+    """Grow the intersection through neighbours (diagonal ones too) in the union, then add free pairs.
+
+    A neighbour is taken if it gives a word its first link; the last step takes links of either direction
+    between two words that are both still without any.
+    """
+    links = set(forward & backward)
+    either = forward | backward
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+
+    def add(link: Link) -> None:
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    grown = True
+    while grown:
+        grown = False
+        for i, j in sorted(links):
+            for di, dj in _NEIGHBOURS:
+                near = (i + di, j + dj)
+                if (
+                    near in either
+                    and near not in links
+                    and (near[0] not in sources or near[1] not in targets)
+                ):
+                    add(near)
+                    grown = True
+    for direction in (forward, backward):
+        for i, j in sorted(direction):
+            if i not in sources and j not in targets:
+                add((i, j))
+    return frozenset(links)
+
+
+# How likely a link is when the two directions give it p and r. The intersection asks for both, the union for
+# either (as if they were independent); grown links lie between, and so does the mean.
+SYMMETRISATIONS: dict[
+    str,
+    tuple[Callable[[frozenset[Link], frozenset[Link]], frozenset[Link]], Callable[[float, float], float]],
+] = {
+    "intersection": (intersection, lambda p, r: p * r),
+    "union": (union, lambda p, r: p + r - p * r),
+    "grow-diag-final-and": (grow_diag_final_and, lambda p, r: (p + r) / 2),
+}
+
+
+def symmetrisation(
+    name: str,
+) -> tuple[Callable[[frozenset[Link], frozenset[Link]], frozenset[Link]], Callable[[float, float], float]]:
+    """How to combine two link sets, and the probabilities of a link, by name."""
+    if name not in SYMMETRISATIONS:
+        raise UserError(f"symmetrise: expected one of {', '.join(SYMMETRISATIONS)}, got {name!r}")
+    return SYMMETRISATIONS[name]
+
+
+# --- error rate ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """Counts over a corpus; the rates follow from the sums, as is usual for AER."""
+
+    pairs: int
+    predicted: int
+    sure: int
+    possible: int  # sure ones included
+    predicted_sure: int
+    predicted_possible: int
+
+    @property
+    def aer(self) -> float:
+        """1 - (|A and S| + |A and P|) / (|A| + |S|); 0 if there is nothing to find and nothing found."""
+        total = self.predicted + self.sure
+        return 1.0 - (self.predicted_sure + self.predicted_possible) / total if total else 0.0
+
+    @property
+    def precision(self) -> float:
+        return self.predicted_possible / self.predicted if self.predicted else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.predicted_sure / self.sure if self.sure else 1.0
+
+    @property
+    def f1(self) -> float:
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+    def to_dict(self) -> dict[str, float | int]:
+        rates = {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
+        counts = {
+            "pairs": self.pairs,
+            "predicted": self.predicted,
+            "sure": self.sure,
+            "possible": self.possible,
+        }
+        return {**rates, **counts}
+
+
+def score_links(predicted: Iterable[Links], gold: Iterable[Links]) -> AlignmentScore:
+    """Compare the links of as many pairs; a predicted link counts whatever its mark."""
+    counts = [0] * 6
+    for one, other in zip(predicted, gold, strict=True):
+        found = one.all
+        row = (
+            1,
+            len(found),
+            len(other.sure),
+            len(other.all),
+            len(found & other.sure),
+            len(found & other.all),
+        )
+        counts = [total + more for total, more in zip(counts, row, strict=True)]
+    return AlignmentScore(*counts)

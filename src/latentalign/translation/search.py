@@ -1,0 +1,280 @@
+"""Batched beam search over any model that scores the next token.
+
+A hypothesis of `len` tokens (the end of sentence not counted) is ranked by
+
+    (log p(y) - eos_penalty * src_len / (len + 1)) / ((5 + len) / 6) ** length_penalty
+
+The penalty is taken off the score of the end token, so it also decides when a hypothesis may end. An end
+enters the finished ones if it is among the `beam` best continuations of its sentence; the beam goes on with
+the `beam` best others. A sentence is done, and leaves the batch, when `beam` hypotheses have ended, when
+no living one can still enter the n best, or at its length limit, where only the end is left to choose.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from latentalign.errors import UserError
+
+BLOCK = 64  # columns whose maximum is taken first when looking for the best continuations
+
+
+class Selectable(Protocol):
+    """Tensors with one row per sentence (memory) or per hypothesis (state)."""
+
+    def select(self, index: Tensor) -> Self:
+        """The rows at `index`, in that order."""
+        ...
+
+
+class SearchModel(Protocol):
+    """What the search needs of a model."""
+
+    @property
+    def start_token(self) -> int: ...
+
+    @property
+    def end_token(self) -> int: ...
+
+    def step(self, memory: Any, state: Any, tokens: Tensor) -> tuple["Scores", Any]:
+        """Feed `tokens` [A,W] (A sentences, W hypotheses each); score what follows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Next-token scores as the model has them at hand, so that nobody copies [N,V] only to take a logarithm.
+
+    log p = values - log_normalizer, or log(values) where the values are probabilities.
+    """
+
+    values: Tensor  # [A,W,V]; may be overwritten by the search
+    log_normalizer: Tensor | None = None  # [A,W]; None: the values are probabilities
+
+    def log_probs(self, rows: Tensor, values: Tensor) -> Tensor:
+        """Log-probabilities of chosen values, given the (flat) hypothesis row of each."""
+        if self.log_normalizer is None:
+            return values.log()
+        return values - self.log_normalizer.flatten()[rows]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; the defaults are those of the paper's released code."""
+
+    beam: int = 10
+    n_best: int = 1
+    length_penalty: float = 1.0
+    eos_penalty: float = 3.0
+    max_length_factor: float = 2.0  # longest output: factor * source length + 10 tokens
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise UserError(
+                f"beam: expected a whole number of at least 1, got {self.beam}; 1 is greedy search"
+            )
+        if not 1 <= self.n_best <= self.beam:
+            raise UserError(
+                f"n-best: expected between 1 and the beam size {self.beam}, got {self.n_best}; widen the beam"
+            )
+        if self.eos_penalty < 0:
+            raise UserError(f"end-of-sentence penalty: expected 0 or more, got {self.eos_penalty}")
+        if not self.max_length_factor > 0:
+            raise UserError(f"maximal length factor: expected more than 0, got {self.max_length_factor}")
+
+    def limits(self, lengths: Tensor) -> Tensor:
+        """The longest output allowed for every source length."""
+        return (lengths * self.max_length_factor).long() + 10
+
+    def normalizer(self, lengths: Tensor) -> Tensor:
+        """What a hypothesis of that many tokens is divided by."""
+        return ((5.0 + lengths) / 6.0) ** self.length_penalty
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished output: its tokens without the end, its rank score and its plain log-probability."""
+
+    tokens: list[int]
+    score: float
+    log_prob: float
+
+
+@dataclass
+class _Beam:
+    """The living and the finished hypotheses of the sentences still searched (A of them)."""
+
+    sentence: Tensor  # [A] index in the batch
+    source_length: Tensor  # [A]
+    limit: Tensor  # [A]
+    alive: Tensor  # [A,W] log-probability so far
+    history: Tensor  # [A,W,L] tokens so far
+    ended: Tensor  # [A] how many have ended
+    score: Tensor  # [A,F] finished, best first, -inf where there is none
+    log_prob: Tensor  # [A,F]
+    length: Tensor  # [A,F]
+    finished: Tensor  # [A,F,L]
+
+    def select(self, index: Tensor) -> "_Beam":
+        return _Beam(*(getattr(self, name).index_select(0, index) for name in self.__dataclass_fields__))
+
+    @classmethod
+    def start(cls, source_length: Tensor, limit: Tensor, options: SearchOptions) -> "_Beam":
+        count, longest = len(limit), int(limit.max())
+        pool = (count, options.beam)
+        device = limit.device
+        return cls(
+            sentence=torch.arange(count, device=device),
+            source_length=source_length,
+            limit=limit,
+            alive=torch.zeros(count, 1, device=device),
+            history=torch.zeros(count, 1, longest + 1, dtype=torch.long, device=device),
+            ended=torch.zeros(count, dtype=torch.long, device=device),
+            score=torch.full(pool, -torch.inf, device=device),
+            log_prob=torch.full(pool, -torch.inf, device=device),
+            length=torch.zeros(pool, dtype=torch.long, device=device),
+            finished=torch.zeros(*pool, longest + 1, dtype=torch.long, device=device),
+        )
+
+
+@torch.no_grad()
+def beam_search(
+    model: SearchModel,
+    memory: Selectable,
+    state: Selectable,
+    source_lengths: Tensor,
+    *,
+    options: SearchOptions,
+    limits: Tensor | None = None,
+) -> list[list[Hypothesis]]:
+    """Search all sentences of a batch at once; per sentence the finished hypotheses, best first.
+
+    `state` has one row per sentence at the start; up to `options.beam` hypotheses come back for each
+    sentence (the caller takes its n best: two token sequences may spell the same text).
+    """
+    limits = options.limits(source_lengths) if limits is None else limits
+    beam = _Beam.start(source_lengths, limits, options)
+    tokens = torch.full_like(beam.history[:, :, 0], model.start_token)  # [A,1]
+    results: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
+    for step in range(int(limits.max()) + 1):
+        scores, state = model.step(memory, state, tokens)
+        beam, rows = _advance(beam, scores, step, end_token=model.end_token, options=options)
+        done = _done(beam, step, options)
+        if bool(done.any()):
+            _collect(results, beam.select(done.nonzero().squeeze(1)))
+            keep = (~done).nonzero().squeeze(1)
+            if len(keep) == 0:
+                break
+            beam, memory, rows = beam.select(keep), memory.select(keep), rows[keep]
+        state = state.select(rows.flatten())
+        tokens = beam.history[:, :, step]
+    return results
+
+
+def _advance(
+    beam: _Beam, scores: Scores, step: int, *, end_token: int, options: SearchOptions
+) -> tuple[_Beam, Tensor]:
+    """One step for all sentences: end some hypotheses, extend the others; and the state row of each."""
+    count, width, _ = scores.values.shape
+    base = torch.arange(count * width, device=beam.alive.device).view(count, width)  # [A,W] row numbers
+    end_values = scores.values[:, :, end_token].clone()
+    end_log_prob = beam.alive + scores.log_probs(base, end_values)  # [A,W]
+    penalty = options.eos_penalty * beam.source_length / (step + 1)  # [A]
+    end_scores = end_log_prob - penalty[:, None]
+    scores.values[:, :, end_token] = 0.0 if scores.log_normalizer is None else -torch.inf
+
+    alive, parent, token = best_continuations(scores, beam.alive, options.beam)  # [A,K]
+    alive = alive.masked_fill(beam.limit[:, None] == step, -torch.inf)
+    best = torch.cat([alive, end_scores], dim=1).topk(min(options.beam, alive.shape[1] + width)).indices
+    accepted = torch.zeros(count, alive.shape[1] + width, dtype=torch.bool, device=alive.device)
+    accepted = accepted.scatter_(1, best, True)[:, alive.shape[1] :] & end_scores.isfinite()  # [A,W]
+    if bool(accepted.any()):
+        _finish(beam, accepted, end_log_prob, end_scores, step, options)
+
+    history = beam.history.gather(1, parent[:, :, None].expand(-1, -1, beam.history.shape[2]))
+    history[:, :, step] = token
+    beam.alive, beam.history = alive, history
+    return beam, base[:, :1] + parent
+
+
+def _finish(
+    beam: _Beam, accepted: Tensor, log_prob: Tensor, end_scores: Tensor, step: int, options: SearchOptions
+) -> None:
+    """Merge the hypotheses that end now, of `step` tokens each, into the finished ones."""
+    score = end_scores / options.normalizer(torch.full_like(end_scores, step))
+    score = torch.cat([beam.score, score.masked_fill(~accepted, -torch.inf)], dim=1)  # [A,F+W]
+    beam.score, index = score.topk(beam.score.shape[1])
+    beam.log_prob = torch.cat([beam.log_prob, log_prob], dim=1).gather(1, index)
+    beam.length = torch.cat([beam.length, torch.full_like(accepted, step, dtype=torch.long)], 1).gather(
+        1, index
+    )
+    everything = torch.cat([beam.finished, beam.history], dim=1)
+    beam.finished = everything.gather(1, index[:, :, None].expand(-1, -1, everything.shape[2]))
+    beam.ended = beam.ended + accepted.sum(1)
+
+
+def _done(beam: _Beam, step: int, options: SearchOptions) -> Tensor:
+    """Which sentences need no further step: [A]."""
+    # the best that a living hypothesis can still reach: no more log-probability lost, the smallest penalty,
+    # and the length that flatters it most
+    reachable = beam.alive.amax(1) - options.eos_penalty * beam.source_length / (beam.limit + 1)
+    flattery = torch.maximum(
+        options.normalizer(beam.limit.to(reachable.dtype)),
+        options.normalizer(torch.full_like(reachable, step + 1)),
+    )
+    hopeless = beam.score[:, options.n_best - 1] >= reachable / flattery
+    return (beam.ended >= options.beam) | hopeless | (beam.limit <= step)
+
+
+def _collect(results: list[list[Hypothesis]], beam: _Beam) -> None:
+    columns = zip(
+        beam.sentence.tolist(),
+        beam.score.tolist(),
+        beam.log_prob.tolist(),
+        beam.length.tolist(),
+        beam.finished.tolist(),
+        strict=True,
+    )
+    for sentence, scores, log_probs, lengths, finished in columns:
+        results[sentence] = [
+            Hypothesis(tokens[:length], score, log_prob)
+            for score, log_prob, length, tokens in zip(scores, log_probs, lengths, finished, strict=True)
+            if score > -torch.inf
+        ]
+
+
+def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` best (hypothesis, token) pairs of each sentence: log-probability, hypothesis, token.
+
+    The best `count` values lie in the `count` blocks of columns with the largest maxima, so only those
+    blocks are looked at closely and turned into log-probabilities.
+    """
+    sentences, width, vocabulary = scores.values.shape
+    blocks = -(-vocabulary // BLOCK)
+    rows = torch.arange(sentences * width, device=alive.device).view(sentences, width, 1)
+    maxima = _block_maxima(scores.values, blocks)  # [A,W,C]
+    maxima = scores.log_probs(rows, maxima) + alive[:, :, None]
+    chosen = maxima.flatten(1).topk(min(count, width * blocks)).indices  # [A,K]
+    hypothesis = chosen // blocks
+    columns = (chosen % blocks)[:, :, None] * BLOCK + torch.arange(BLOCK, device=alive.device)  # [A,K,BLOCK]
+    outside = columns >= vocabulary
+    columns = columns.clamp(max=vocabulary - 1)  # also what a dead continuation is called later
+    row = rows[:, :1, 0] + hypothesis  # [A,K]
+    flat = row[:, :, None] * vocabulary + columns
+    values = scores.log_probs(row[:, :, None], scores.values.reshape(-1)[flat])
+    values = (values + alive.gather(1, hypothesis)[:, :, None]).masked_fill(outside, -torch.inf)
+    best, index = values.flatten(1).topk(min(count, width * vocabulary))
+    return best, hypothesis.gather(1, index // BLOCK), columns.flatten(1).gather(1, index)
+
+
+def _block_maxima(values: Tensor, blocks: int) -> Tensor:
+    whole = values.shape[2] // BLOCK
+    maxima = values.new_empty(*values.shape[:2], blocks)
+    if whole:
+        shaped = values[:, :, : whole * BLOCK].unflatten(2, (whole, BLOCK))
+        torch.amax(shaped, dim=3, out=maxima[:, :, :whole])
+    if whole < blocks:
+        maxima[:, :, whole] = values[:, :, whole * BLOCK :].amax(2)
+    return maxima
