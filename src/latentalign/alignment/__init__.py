@@ -1,1 +1,105 @@
+"""The library of latent alignments: distributions, likelihoods, estimators, objectives, predictions.
 
+It imports nothing of the rest of the package.
+"""
+
+from latentalign.alignment.attention import AttentionOutput, LatentAttention
+from latentalign.alignment.bound import Bound
+from latentalign.alignment.continuous import Dirichlet, LogisticNormal, Normal
+from latentalign.alignment.distributions import Categorical, Latent, external_posterior
+from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
+from latentalign.alignment.estimators import (
+    Enumerate,
+    Estimator,
+    GumbelSoftmax,
+    LeaveOneOut,
+    NoBaseline,
+    Pathwise,
+    Reinforce,
+    RunningMean,
+    SoftBaseline,
+)
+from latentalign.alignment.likelihood import ContextLikelihood, Likelihood, TableLikelihood
+from latentalign.alignment.metrics import (
+    alignment_error_rate,
+    exact_posterior,
+    log_marginal,
+    proposition1,
+    tightness,
+)
+from latentalign.alignment.objectives import (
+    Elbo,
+    Hard,
+    Marginal,
+    Objective,
+    ReweightedWakeSleep,
+    Soft,
+    StochasticVI,
+    Vimco,
+    Wake,
+)
+from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
+from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.registry import (
+    build_distribution,
+    build_estimator,
+    build_objective,
+    build_score,
+    parse_inference,
+)
+from latentalign.alignment.scores import Additive, Dot, General
+
+__all__ = [
+    "Additive",
+    "AlignmentProblem",
+    "AttentionOutput",
+    "Bound",
+    "Categorical",
+    "ConfigError",
+    "ContextLikelihood",
+    "Dirichlet",
+    "Dot",
+    "Elbo",
+    "Enumerate",
+    "Estimator",
+    "Exact",
+    "General",
+    "GumbelSoftmax",
+    "Hard",
+    "KMax",
+    "Latent",
+    "LatentAttention",
+    "LeaveOneOut",
+    "Likelihood",
+    "LogisticNormal",
+    "Marginal",
+    "NoBaseline",
+    "NonFiniteError",
+    "Normal",
+    "Objective",
+    "Pathwise",
+    "Predictor",
+    "Reinforce",
+    "ReweightedWakeSleep",
+    "RunningMean",
+    "Sampled",
+    "ShapeError",
+    "Soft",
+    "SoftBaseline",
+    "SoftContext",
+    "StochasticVI",
+    "TableLikelihood",
+    "Vimco",
+    "Wake",
+    "alignment_error_rate",
+    "build_distribution",
+    "build_estimator",
+    "build_objective",
+    "build_score",
+    "exact_posterior",
+    "external_posterior",
+    "log_marginal",
+    "parse_inference",
+    "proposition1",
+    "tightness",
+]

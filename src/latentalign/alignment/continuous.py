@@ -1,0 +1,216 @@
+"""Continuous latents: relaxed alignments (Dirichlet, logistic-normal) and the Gaussian vector."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.checks import check_count, check_shapes
+from latentalign.alignment.distributions import ContinuousLatent, Latent, check_family, check_finite
+from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
+
+# exp(scores) of a Dirichlet is kept within e^±10: beyond it, gammas and digammas lose their digits
+CONCENTRATION_LIMIT = 10.0
+
+
+def _discrete_entropy(probs: Tensor) -> Tensor:
+    return torch.special.entr(probs).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Dirichlet(ContinuousLatent):
+    """A relaxed alignment: a mixture of positions. Masked positions get exactly 0."""
+
+    concentration: Tensor  # [B,T,S]; ignored where masked
+    mask: Tensor  # [B,T,S] bool
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.concentration.shape
+
+    @classmethod
+    def from_scores(cls, scores: Tensor, mask: Tensor | None = None) -> "Dirichlet":
+        """Concentration exp(score), as in the paper; scores are kept within ±10."""
+        check_shapes(scores=(scores, "B T S"))
+        mask = expand_mask(mask, scores)
+        scores = zero_where_masked(scores, mask)
+        check_finite("scores", scores)
+        return cls(scores.clamp(-CONCENTRATION_LIMIT, CONCENTRATION_LIMIT).exp(), mask)
+
+    @cached_property
+    def _real(self) -> Tensor:
+        return zero_where_masked(self.concentration, self.mask)
+
+    def _sum(self, terms: Tensor) -> Tensor:
+        return zero_where_masked(terms, self.mask).sum(dim=-1)
+
+    def mean(self) -> Tensor:
+        return self._real / self._real.sum(dim=-1, keepdim=True)
+
+    def alignment_entropy(self) -> Tensor:
+        return _discrete_entropy(self.mean())
+
+    def entropy(self) -> Tensor:
+        """Differential entropy on the simplex, [B,T]."""
+        alpha = self.concentration.masked_fill(~self.mask, 1.0)
+        total, count = self._real.sum(dim=-1), self.mask.sum(dim=-1)
+        normaliser = self._sum(alpha.lgamma()) - total.lgamma()
+        return normaliser + (total - count) * total.digamma() - self._sum((alpha - 1) * alpha.digamma())
+
+    def kl(self, other: Latent) -> Tensor:
+        check_family(self, other)
+        assert isinstance(other, Dirichlet)
+        mine = self.concentration.masked_fill(~self.mask, 1.0)
+        theirs = other.concentration.masked_fill(~self.mask, 1.0)
+        total, other_total = self._real.sum(dim=-1), other._real.sum(dim=-1)
+        slopes = (mine - theirs) * (mine.digamma() - total.digamma()[..., None])
+        return (
+            total.lgamma()
+            - other_total.lgamma()
+            + self._sum(theirs.lgamma() - mine.lgamma())
+            + self._sum(slopes)
+        )
+
+    def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Normalised masked Gammas; gradients by implicit differentiation, as torch gives them."""
+        check_count("samples", samples, hint="draw one sample or more")
+        alpha = self.concentration.masked_fill(~self.mask, 1.0)
+        gammas = torch._standard_gamma(alpha.expand(samples, *alpha.shape).contiguous(), generator=generator)
+        gammas = zero_where_masked(gammas.clamp_min(torch.finfo(alpha.dtype).tiny), self.mask)
+        return gammas / gammas.sum(dim=-1, keepdim=True)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        alpha = self.concentration.masked_fill(~self.mask, 1.0)
+        terms = torch.xlogy(alpha - 1, z.masked_fill(~self.mask, 1.0))
+        return self._sum(terms) + self._real.sum(dim=-1).lgamma() - self._sum(alpha.lgamma())
+
+    def detach(self) -> "Dirichlet":
+        return Dirichlet(self.concentration.detach(), self.mask)
+
+
+@dataclass(frozen=True)
+class LogisticNormal(ContinuousLatent):
+    """softmax(u) with u Gaussian, independent over positions: the other relaxed alignment.
+
+    softmax forgets a constant added to all of u, so densities live on the differences u_i − u_j. With
+    precisions λ_i = 1/σ_i², Gaussians on that quotient space have closed forms in O(S):
+    the squared length of v is Σ λ v² − (Σ λ v)²/Σ λ and the determinant ∏ σ² · Σ λ.
+    """
+
+    loc: Tensor  # [B,T,S]
+    scale: Tensor  # [B,T,S]
+    mask: Tensor  # [B,T,S] bool
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.loc.shape
+
+    @classmethod
+    def from_scores(
+        cls, scores: Tensor, mask: Tensor | None = None, *, scale: float | Tensor = 1.0
+    ) -> "LogisticNormal":
+        """Location = score; `scale` is a number or broadcasts to [B,T,S]."""
+        check_shapes(scores=(scores, "B T S"))
+        mask = expand_mask(mask, scores)
+        scores = zero_where_masked(scores, mask)
+        check_finite("scores", scores)
+        scale = torch.as_tensor(scale, dtype=scores.dtype, device=scores.device).expand_as(scores)
+        if not bool((scale > 0).all()):
+            raise ConfigError(f"scale: expected numbers above 0, received {scale.min().item():g}; try 1.0")
+        return cls(scores, scale, mask)
+
+    def _sum(self, terms: Tensor) -> Tensor:
+        return zero_where_masked(terms, self.mask).sum(dim=-1)
+
+    def _square(self, difference: Tensor) -> Tensor:
+        precision = self.scale**-2
+        cross = self._sum(precision * difference) ** 2
+        return self._sum(precision * difference**2) - cross / self._sum(precision.expand_as(self.loc))
+
+    def _log_determinant(self) -> Tensor:
+        return 2 * self._sum(self.scale.log()) + self._sum(self.scale**-2).log()
+
+    def mean(self) -> Tensor:
+        """E[softmax(u)] to the accuracy of the probit approximation: there is no closed form."""
+        shrunk = self.loc / (1 + math.pi / 8 * self.scale**2).sqrt()
+        return masked_log_softmax(shrunk, self.mask).exp()
+
+    def alignment_entropy(self) -> Tensor:
+        return _discrete_entropy(self.mean())
+
+    def kl(self, other: Latent) -> Tensor:
+        check_family(self, other)
+        assert isinstance(other, LogisticNormal)
+        precision, variance = other.scale**-2, self.scale**2
+        weight = other._sum(precision)
+        trace = other._sum(precision * variance) - other._sum(precision**2 * variance) / weight
+        degrees = self.mask.sum(dim=-1) - 1
+        square = other._square(self.loc - other.loc)
+        return 0.5 * (trace + square - degrees + other._log_determinant() - self._log_determinant())
+
+    def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        check_count("samples", samples, hint="draw one sample or more")
+        noise = torch.randn(
+            (samples, *self.loc.shape), generator=generator, dtype=self.loc.dtype, device=self.loc.device
+        )
+        return masked_log_softmax(self.loc + self.scale * noise, self.mask.expand_as(noise)).exp()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        logs = z.masked_fill(~self.mask, 1.0).log()
+        degrees = self.mask.sum(dim=-1) - 1
+        constant = degrees * math.log(2 * math.pi) + self._log_determinant()
+        return -0.5 * (self._square(logs - self.loc) + constant) - self._sum(logs)
+
+    def detach(self) -> "LogisticNormal":
+        return LogisticNormal(self.loc.detach(), self.scale.detach(), self.mask)
+
+
+@dataclass(frozen=True)
+class Normal(ContinuousLatent):
+    """A Gaussian latent vector z = μ + σ⊙ε, independent over its D features."""
+
+    loc: Tensor  # [B,T,D]
+    scale: Tensor  # [B,T,D], above 0
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.loc.shape
+
+    @classmethod
+    def standard_like(cls, other: "Normal") -> "Normal":
+        """The unit Gaussian of the same shape: the usual prior."""
+        return cls(torch.zeros_like(other.loc), torch.ones_like(other.scale))
+
+    def mean(self) -> Tensor:
+        return self.loc
+
+    def entropy(self) -> Tensor:
+        return (self.scale.log() + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1)
+
+    def alignment_entropy(self) -> Tensor:
+        """A vector aligns to nothing; its differential entropy stands in the diagnostics."""
+        return self.entropy()
+
+    def kl(self, other: Latent) -> Tensor:
+        check_family(self, other)
+        assert isinstance(other, Normal)
+        ratio = (self.scale / other.scale) ** 2
+        shift = ((self.loc - other.loc) / other.scale) ** 2
+        return 0.5 * (ratio + shift - 1 - ratio.log()).sum(dim=-1)
+
+    def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        check_count("samples", samples, hint="draw one sample or more")
+        noise = torch.randn(
+            (samples, *self.loc.shape), generator=generator, dtype=self.loc.dtype, device=self.loc.device
+        )
+        return self.loc + self.scale * noise
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        square = ((z - self.loc) / self.scale) ** 2
+        return -(0.5 * square + self.scale.log() + 0.5 * math.log(2 * math.pi)).sum(dim=-1)
+
+    def detach(self) -> "Normal":
+        return Normal(self.loc.detach(), self.scale.detach())

@@ -1,0 +1,228 @@
+"""What objectives ask of a latent variable, and the categorical alignment.
+
+Batch shape is [B,T]; the event axis (S positions, or D features) is last; samples come first: [K,B,T,…].
+The continuous families (Dirichlet, logistic-normal, Gaussian) are in `continuous.py`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.checks import check_count, check_positive, check_shapes
+from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
+from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
+
+
+class Latent(ABC):
+    """What objectives ask of a latent variable's distribution."""
+
+    is_discrete: bool = False
+
+    @property
+    @abstractmethod
+    def shape(self) -> torch.Size:
+        """[B,T,S] (or [B,T,D])."""
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """E[z], [B,T,S]."""
+
+    @abstractmethod
+    def kl(self, other: "Latent") -> Tensor:
+        """KL[self ‖ other] in nats, [B,T]."""
+
+    @abstractmethod
+    def alignment_entropy(self) -> Tensor:
+        """Entropy in nats, [B,T], of the discrete alignment that E[z] implies: what tables report."""
+
+    @abstractmethod
+    def detach(self) -> "Latent":
+        """The same distribution, cut off from the graph."""
+
+
+class ContinuousLatent(Latent):
+    """A latent that can be sampled with gradients (pathwise)."""
+
+    @abstractmethod
+    def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Reparameterised samples [K,B,T,S]."""
+
+    @abstractmethod
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log density of z [K,B,T,S]: [K,B,T]."""
+
+
+def check_finite(name: str, values: Tensor) -> None:
+    if not bool(torch.isfinite(values).all()):
+        bad = tuple((~torch.isfinite(values)).nonzero()[0].tolist())
+        raise NonFiniteError(
+            f"{name}: expected finite numbers at real positions, received {values[bad].item()} at {list(bad)}; "
+            "look for an overflow or a division by zero upstream"
+        )
+
+
+@dataclass(frozen=True)
+class Categorical(Latent):
+    """A one-hot alignment. Build it with `from_scores` or `from_probs`.
+
+    Example:
+        >>> prior = Categorical.from_scores(torch.zeros(1, 1, 3), torch.tensor([[True, True, False]]))
+        >>> prior.probs
+        tensor([[[0.5000, 0.5000, 0.0000]]])
+    """
+
+    log_probs: Tensor  # [B,T,S], −inf off the support
+    support: Tensor  # [B,T,S] bool: where the probability may be above 0
+    is_discrete = True
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.log_probs.shape
+
+    @classmethod
+    def from_scores(
+        cls, scores: Tensor, mask: Tensor | None = None, *, normalizer: str = "softmax"
+    ) -> "Categorical":
+        """Normalise scores [B,T,S] over the real positions of mask [B,S] or [B,T,S].
+
+        `sparsemax` and `entmax15` give most positions probability exactly 0, so that enumeration is sparse.
+        """
+        check_shapes(scores=(scores, "B T S"))
+        mask = expand_mask(mask, scores)
+        check_finite("scores", zero_where_masked(scores, mask))
+        if normalizer == "softmax":
+            return cls(masked_log_softmax(scores, mask), mask)
+        probs = _sparse_normalizer(normalizer)(scores.masked_fill(~mask, -torch.inf), dim=-1)
+        support = mask & (probs > 0)
+        return cls(_log_on(probs, support), support)
+
+    @classmethod
+    def from_probs(cls, probs: Tensor, mask: Tensor | None = None) -> "Categorical":
+        """Take given probabilities [B,T,S], for example links of another aligner; rows are normalised."""
+        check_shapes(probs=(probs, "B T S"))
+        mask = expand_mask(mask, probs)
+        probs = zero_where_masked(probs, mask)
+        check_finite("probs", probs)
+        total = probs.sum(dim=-1, keepdim=True)
+        if bool((probs < 0).any()) or not bool((total > 0).all()):
+            raise ConfigError(
+                "probs: expected numbers of at least 0 with a positive sum in every row, received "
+                f"a smallest entry of {probs.min().item():g} and a smallest sum of {total.min().item():g}; "
+                "use external_posterior for rows without a link"
+            )
+        support = probs > 0
+        return cls(_log_on(probs / total, support), support)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    def mean(self) -> Tensor:
+        return self.probs
+
+    def mode(self) -> Tensor:
+        """The likeliest position, [B,T]."""
+        return self.log_probs.argmax(dim=-1)
+
+    def entropy(self) -> Tensor:
+        return -(self.probs * zero_where_masked(self.log_probs, self.support)).sum(dim=-1)
+
+    def alignment_entropy(self) -> Tensor:
+        return self.entropy()
+
+    def kl(self, other: Latent) -> Tensor:
+        check_family(self, other)
+        assert isinstance(other, Categorical)
+        ratio = zero_where_masked(self.log_probs - other.log_probs, self.support & other.support)
+        divergence = (self.probs * ratio).sum(dim=-1)
+        # mass where the other has none makes the divergence infinite
+        outside = (self.support & ~other.support).any(dim=-1)
+        return divergence.masked_fill(outside, torch.inf)
+
+    def sample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Positions, long [K,B,T]."""
+        check_count("samples", samples, hint="draw one sample or more")
+        batch, steps, positions = self.log_probs.shape
+        flat = self.probs.detach().reshape(-1, positions)
+        drawn = torch.multinomial(flat, samples, replacement=True, generator=generator)  # [B·T,K]
+        return drawn.t().reshape(samples, batch, steps)
+
+    def log_prob(self, positions: Tensor) -> Tensor:
+        """Log probability of positions [K,B,T]: [K,B,T]."""
+        table = self.log_probs.expand(positions.shape[0], *self.log_probs.shape)
+        return table.gather(-1, positions[..., None])[..., 0]
+
+    def relaxed_sample(
+        self, samples: int, temperature: float, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Gumbel-softmax samples [K,B,T,S] on the simplex, exactly 0 off the support."""
+        check_count("samples", samples, hint="draw one sample or more")
+        check_positive("temperature", temperature, hint="the released code of the paper uses 0.1")
+        shape = (samples, *self.log_probs.shape)
+        uniform = torch.rand(
+            shape, generator=generator, dtype=self.log_probs.dtype, device=self.log_probs.device
+        )
+        tiny = torch.finfo(uniform.dtype).tiny
+        gumbel = -(-uniform.clamp_min(tiny).log()).clamp_min(tiny).log()
+        return masked_log_softmax((self.log_probs + gumbel) / temperature, self.support.expand(shape)).exp()
+
+    def within(self, support: Tensor) -> "Categorical":
+        """Condition on a smaller support [B,T,S] (a sparse prior's): positions outside it get 0."""
+        if support is self.support or bool((support | ~self.support).all()):
+            return self
+        both = self.support & support
+        # a row that shares no position keeps the prior's support, evenly: the bound stays finite
+        both = both | (support & ~both.any(dim=-1, keepdim=True))
+        scores = self.log_probs.masked_fill(~self.support, 0.0)
+        return Categorical(masked_log_softmax(scores, both), both)
+
+    def detach(self) -> "Categorical":
+        return Categorical(self.log_probs.detach(), self.support)
+
+
+def external_posterior(links: Tensor, mask: Tensor | None = None, *, smoothing: float = 0.0) -> Categorical:
+    """A fixed q from another aligner's link probabilities [B,T,S], in place of an inference network.
+
+    Rows are normalised and mixed with `smoothing` of the uniform distribution over the real positions; a row
+    without any link becomes uniform.
+    """
+    check_shapes(links=(links, "B T S"))
+    if not 0 <= smoothing <= 1:
+        raise ConfigError(f"smoothing: expected a number from 0 to 1, received {smoothing}; try 0.01")
+    mask = expand_mask(mask, links)
+    links = zero_where_masked(links, mask)
+    total = links.sum(dim=-1, keepdim=True)
+    uniform = mask.to(links.dtype) / mask.sum(dim=-1, keepdim=True)
+    share = torch.where(total > 0, links / total.clamp_min(torch.finfo(links.dtype).tiny), uniform)
+    return Categorical.from_probs((1 - smoothing) * share + smoothing * uniform, mask)
+
+
+def _log_on(probs: Tensor, support: Tensor) -> Tensor:
+    return probs.masked_fill(~support, 1.0).log().masked_fill(~support, -torch.inf)
+
+
+def _sparse_normalizer(name: str):  # type: ignore[no-untyped-def]
+    import entmax
+
+    choices = {"sparsemax": entmax.sparsemax, "entmax15": entmax.entmax15}
+    if name not in choices:
+        raise ConfigError(
+            f"normalizer: expected softmax, sparsemax or entmax15, received {name!r}; try softmax"
+        )
+    return choices[name]
+
+
+def check_family(mine: Latent, other: Latent) -> None:
+    if type(mine) is not type(other):
+        raise ConfigError(
+            f"posterior and prior: expected distributions of one family, received {type(mine).__name__} and "
+            f"{type(other).__name__}; build both with the same class"
+        )
+    if mine.shape != other.shape:
+        raise ShapeError(
+            f"posterior: expected shape {list(other.shape)} as the prior's, received {list(mine.shape)}; "
+            "check that both see the same memory"
+        )

@@ -1,0 +1,215 @@
+"""log f(x, z) of the observed outputs: at chosen positions, everywhere, or for a mixture; bounded memory."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.utils.checkpoint import checkpoint
+
+from latentalign.alignment.checks import check_count, check_shapes
+from latentalign.alignment.errors import ConfigError
+
+# A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution over N outputs.
+Head = Callable[[Tensor, Tensor], Tensor | Distribution]
+
+
+class Likelihood(ABC):
+    """log f(x, z)_y for outputs y of shape [B,T]. Objectives see a model only through this."""
+
+    @abstractmethod
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        """log f at N chosen pairs, given as three long tensors [N]: [N]."""
+
+    @abstractmethod
+    def mixture(self, z: Tensor) -> Tensor:
+        """log f(x, z) at points of the simplex, [B,T,S] -> [B,T] or [K,B,T,S] -> [K,B,T]."""
+
+    def at(self, positions: Tensor) -> Tensor:
+        """log f at one position for each output, [K,B,T] -> [K,B,T]."""
+        samples, batch, steps = positions.shape
+        example = torch.arange(batch, device=positions.device)[:, None].expand(samples, batch, steps)
+        step = torch.arange(steps, device=positions.device).expand(samples, batch, steps)
+        return self.pairs(example.reshape(-1), step.reshape(-1), positions.reshape(-1)).view_as(positions)
+
+    def everywhere(self, mask: Tensor) -> Tensor:
+        """log f at the True pairs of mask [B,T,S], 0 elsewhere: only real pairs cost anything."""
+        values = self.pairs(*mask.nonzero(as_tuple=True))
+        return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+    def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        """Log probabilities of every output value at N pairs: [N,V]."""
+        raise ConfigError(
+            f"likelihood: {type(self).__name__} has no finite set of output values to predict over"
+        )
+
+    def log_probs_mixture(self, z: Tensor) -> Tensor:
+        """Log probabilities of every output value at mixtures z [B,T,S]: [B,T,V]."""
+        raise ConfigError(
+            f"likelihood: {type(self).__name__} has no finite set of output values to predict over"
+        )
+
+    def detach(self) -> "Likelihood":
+        """The same likelihood without a graph."""
+        return _WithoutGraph(self)
+
+
+class TableLikelihood(Likelihood):
+    """log f as a given table [B,T,S]; mixtures are not defined for it."""
+
+    def __init__(self, table: Tensor) -> None:
+        check_shapes(table=(table, "B T S"))
+        self.table = table
+
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        return self.table[example, step, position]
+
+    def everywhere(self, mask: Tensor) -> Tensor:
+        return self.table.masked_fill(~mask, 0.0)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        raise ConfigError(
+            "likelihood: a table knows single positions only; use an enumerating or sampling estimator with "
+            "baseline none, running-mean or leave-one-out"
+        )
+
+    def detach(self) -> "TableLikelihood":
+        return TableLikelihood(self.table.detach())
+
+
+class ContextLikelihood(Likelihood):
+    """f reads one context vector Σ_i z_i x_i and one query: attention as everybody knows it.
+
+    `values` [B,S,D] and `queries` [B,T,D'] may already be projected: a first layer that is linear in the
+    context costs one product per position instead of one per pair, and a mixture of projections is the
+    projection of the mixture.
+
+    At most `max_elements` output numbers exist at a time; larger requests run in chunks that are computed
+    again in the backward pass, so memory does not grow with S × V. A head with dropout inside would draw
+    anew for every pair: put dropout on values and queries instead.
+
+    Example:
+        >>> head = torch.nn.Linear(4, 10)
+        >>> values, queries = torch.randn(2, 5, 4), torch.randn(2, 3, 4)
+        >>> targets = torch.zeros(2, 3, dtype=torch.long)
+        >>> f = ContextLikelihood(lambda x, q: head(torch.tanh(x + q)), values, queries, targets)
+        >>> f.at(torch.zeros(1, 2, 3, dtype=torch.long)).shape
+        torch.Size([1, 2, 3])
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        values: Tensor,
+        queries: Tensor,
+        targets: Tensor | None = None,
+        *,
+        width: int | None = None,
+        max_elements: int = 2**24,
+    ) -> None:
+        sizes = check_shapes(values=(values, "B S D"), queries=(queries, "B T Q"))
+        if targets is not None and targets.shape[:2] != queries.shape[:2]:
+            check_shapes(sizes, targets=(targets, "B T"))
+        check_count("max_elements", max_elements, hint="2**24 numbers are 64 MB in float32")
+        self.head, self.values, self.queries, self.targets = head, values, queries, targets
+        self.max_elements = max_elements
+        self._width = width
+
+    @property
+    def width(self) -> int:
+        """Output numbers of one pair; probed once where the caller did not say."""
+        if self._width is None:
+            with torch.no_grad():
+                probe = self.head(self.values[:1, 0], self.queries[:1, 0])
+            self._width = probe.shape[-1] if isinstance(probe, Tensor) else self.values.shape[-1]
+        return self._width
+
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        self._need_targets()
+        return self._in_chunks(self._pair_log_prob, example, step, position)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        self._need_targets()
+        check_shapes(self._sizes(), z=(z, "B T S" if z.dim() == 3 else "K B T S"))
+        context = torch.matmul(z, self.values).flatten(0, -2)  # [(K·)B·T,D]
+        batch, steps = self.queries.shape[:2]
+        row = torch.arange(batch * steps, device=z.device).repeat(context.shape[0] // (batch * steps))
+        return self._in_chunks(self._context_log_prob, context, row).view(z.shape[:-1])
+
+    def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        return self._log_probs(self._gather_values(example, position), self._gather_queries(example, step))
+
+    def log_probs_mixture(self, z: Tensor) -> Tensor:
+        check_shapes(self._sizes(), z=(z, "B T S"))
+        context = torch.matmul(z, self.values).flatten(0, 1)
+        return self._log_probs(context, self.queries.flatten(0, 1)).unflatten(0, z.shape[:2])
+
+    def _sizes(self) -> dict[str, int]:
+        return {"B": self.values.shape[0], "T": self.queries.shape[1], "S": self.values.shape[1]}
+
+    def _need_targets(self) -> None:
+        if self.targets is None:
+            raise ConfigError("targets: expected the observed outputs [B,T], received none; pass targets=")
+
+    def _gather_values(self, example: Tensor, position: Tensor) -> Tensor:
+        return self.values.flatten(0, 1).index_select(0, example * self.values.shape[1] + position)
+
+    def _gather_queries(self, example: Tensor, step: Tensor) -> Tensor:
+        return self.queries.flatten(0, 1).index_select(0, example * self.queries.shape[1] + step)
+
+    def _pair_log_prob(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        row = example * self.queries.shape[1] + step
+        return self._context_log_prob(self._gather_values(example, position), row)
+
+    def _context_log_prob(self, context: Tensor, row: Tensor) -> Tensor:
+        """Log probability of the observed outputs number `row` [N] given contexts [N,D]."""
+        assert self.targets is not None
+        queries = self.queries.flatten(0, 1).index_select(0, row)
+        return _log_prob(self.head(context, queries), self.targets.flatten(0, 1).index_select(0, row))
+
+    def _log_probs(self, context: Tensor, query: Tensor) -> Tensor:
+        output = self.head(context, query)
+        if not isinstance(output, Tensor):
+            raise ConfigError(
+                "likelihood: predicting needs a head that returns logits [N,V], not a Distribution"
+            )
+        return output.log_softmax(dim=-1)
+
+    def _in_chunks(self, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        count = rows[0].shape[0]
+        size = max(1, self.max_elements // self.width)
+        if count <= size:
+            return function(*rows)
+        pieces = []
+        for chunk in _chunks(rows, size):
+            if torch.is_grad_enabled():
+                pieces.append(checkpoint(function, *chunk, use_reentrant=False))
+            else:
+                pieces.append(function(*chunk))
+        return torch.cat(pieces)
+
+
+class _WithoutGraph(Likelihood):
+    def __init__(self, inner: Likelihood) -> None:
+        self.inner = inner
+
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.inner.pairs(example, step, position)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.inner.mixture(z)
+
+
+def _chunks(rows: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
+    for start in range(0, rows[0].shape[0], size):
+        yield tuple(row[start : start + size] for row in rows)
+
+
+def _log_prob(output: Tensor | Distribution, target: Tensor) -> Tensor:
+    if isinstance(output, Tensor):
+        return -torch.nn.functional.cross_entropy(output, target, reduction="none")
+    log_prob = output.log_prob(target)
+    return log_prob.flatten(1).sum(dim=1) if log_prob.dim() > 1 else log_prob

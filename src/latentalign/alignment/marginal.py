@@ -1,0 +1,76 @@
+"""The exact marginal log Σ_i p_i f_i, dense or pruned to the positions that matter."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.masks import masked_logsumexp, zero_where_masked
+
+# positions of largest prior that a pruned pass evaluates before it knows anything of f
+FIRST_LOOK = 2
+
+
+@dataclass(frozen=True)
+class ExactMarginal:
+    """log p(y|x) with its posterior; the gradient of `surrogate` is that of `value`."""
+
+    value: Tensor  # [B,T], detached
+    surrogate: Tensor  # [B,T]
+    responsibilities: Tensor  # [B,T,S], detached: r_i = p_i f_i / Σ p f
+    expected_log_f: Tensor  # [B,T], detached: Σ r_i log f_i
+    dropped: Tensor | None = None  # [B,T], a bound on the responsibility left out
+
+
+def exact_marginal(prior: Categorical, likelihood: Likelihood, *, prune: float = 0.0) -> ExactMarginal:
+    """Marginalise over every position (prune = 0) or over those whose responsibility can exceed `prune`."""
+    return _pruned(prior, likelihood, prune) if prune > 0 else _dense(prior, likelihood)
+
+
+def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
+    log_f = likelihood.everywhere(prior.support)  # [B,T,S]
+    joint = prior.log_probs + log_f
+    value = masked_logsumexp(joint, prior.support)
+    with torch.no_grad():
+        responsibilities = (joint - value[..., None]).exp()
+        expected = (responsibilities * log_f).sum(dim=-1)
+    return ExactMarginal(value.detach(), value, responsibilities, expected)
+
+
+def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMarginal:
+    """∇log Σ p f = Σ r ∇log(p f): find r without a graph, then differentiate only the pairs with r > ε.
+
+    f ≤ 1, so r_i ≤ p_i / Σ_seen p f: after a first look at the likeliest positions, every position with
+    p_i < ε Σ_seen p f is known to be below ε and is never evaluated. The prior's own gradient is cheap and
+    uses every responsibility that was found.
+    """
+    log_prior = prior.log_probs
+    with torch.no_grad():
+        first = _top(log_prior, FIRST_LOOK) & prior.support
+        log_f = likelihood.everywhere(first)
+        seen_so_far = masked_logsumexp(log_prior + log_f, first)
+        possible = log_prior > seen_so_far[..., None] + math.log(prune)
+        second = prior.support & possible & ~first
+        log_f = log_f + likelihood.everywhere(second)
+        seen = first | second
+        value = masked_logsumexp(log_prior + log_f, seen)  # [B,T]
+        joint = (log_prior + log_f).masked_fill(~seen, -torch.inf)
+        responsibilities = (joint - value[..., None]).exp()
+        kept = (responsibilities > prune) | _top(joint, 1)
+        unseen = prior.probs.masked_fill(seen, 0.0).sum(dim=-1)
+        # what was not evaluated adds at most its prior mass to the sum
+        dropped = responsibilities.masked_fill(kept, 0.0).sum(dim=-1) + unseen / (unseen + value.exp())
+        expected = (responsibilities * log_f).sum(dim=-1)
+    differentiable = likelihood.everywhere(kept)
+    terms = responsibilities * (zero_where_masked(log_prior, seen) + differentiable)
+    twin = terms.sum(dim=-1)
+    return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
+
+
+def _top(scores: Tensor, count: int) -> Tensor:
+    """True at the `count` largest of the last axis."""
+    chosen = scores.topk(min(count, scores.shape[-1]), dim=-1).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, chosen, True)

@@ -1,0 +1,47 @@
+"""The one place where masks become minus infinity. Masks are bool, True = real position."""
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.checks import check_shapes
+from latentalign.alignment.errors import ShapeError
+
+
+def expand_mask(mask: Tensor | None, like: Tensor) -> Tensor:
+    """Bring a mask [B,S] or [B,T,S] (or none) to the shape [B,T,S] of `like`, refusing empty rows."""
+    if mask is None:
+        return torch.ones_like(like, dtype=torch.bool)
+    if mask.dtype != torch.bool:
+        raise ShapeError(
+            f"mask: expected dtype bool (True = real position), received {mask.dtype}; use mask.bool()"
+        )
+    batch, steps, positions = like.shape
+    sizes = {"B": batch, "T": steps, "S": positions}
+    if mask.dim() == 2:
+        check_shapes(sizes, mask=(mask, "B S"))
+        mask = mask[:, None, :]
+    else:
+        check_shapes(sizes, mask=(mask, "B T S"))
+    filled = mask.any(dim=-1)  # [B,1|T]
+    if not bool(filled.all()):
+        row = tuple((~filled).nonzero()[0].tolist())
+        raise ShapeError(
+            f"mask: expected at least one real position in every row, received an empty row at [batch, step] = "
+            f"{list(row)}; drop that example or give it one position"
+        )
+    return mask.expand(batch, steps, positions)
+
+
+def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """log softmax over the last axis with probability exactly 0 (log −inf) where the mask is False."""
+    return scores.masked_fill(~mask, -torch.inf).log_softmax(dim=-1)
+
+
+def masked_logsumexp(terms: Tensor, mask: Tensor) -> Tensor:
+    """log Σ exp over the last axis, real positions only; −inf (with zero gradient) where there is none."""
+    return terms.masked_fill(~mask, -torch.inf).logsumexp(dim=-1)
+
+
+def zero_where_masked(values: Tensor, mask: Tensor) -> Tensor:
+    """0 where the mask is False, so that 0·(−inf) never arises in a value or a gradient."""
+    return values.masked_fill(~mask, 0.0)

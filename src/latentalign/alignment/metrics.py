@@ -1,0 +1,133 @@
+"""Diagnostics: the exact log marginal, how tight a bound is, the soft gap and its curvature bound, AER."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.bound import Bound
+from latentalign.alignment.checks import check_count
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.marginal import exact_marginal
+
+Link = tuple[int, int]
+
+
+def log_marginal(prior: Categorical, likelihood: Likelihood) -> Tensor:
+    """log Σ_i p_i f_i without a graph, [B,T]."""
+    with torch.no_grad():
+        return exact_marginal(prior, likelihood).value
+
+
+def exact_posterior(prior: Categorical, likelihood: Likelihood) -> Categorical:
+    """p(z|x,y) ∝ p_i f_i, the q at which the ELBO is tight; without a graph."""
+    with torch.no_grad():
+        return Categorical.from_probs(exact_marginal(prior, likelihood).responsibilities, prior.support)
+
+
+def tightness(bound: Bound, prior: Categorical, likelihood: Likelihood) -> Tensor:
+    """Exact log marginal − bound, [B,T]: 0 for a tight bound, never below it for a true one."""
+    return log_marginal(prior, likelihood) - bound.value
+
+
+@dataclass(frozen=True)
+class SoftGap:
+    """The paper's Proposition 1 for observed outputs, all [B,T], as probabilities (not logs)."""
+
+    gap: Tensor  # |p(y) − p_soft(y)|
+    curvature: Tensor  # c: largest spectral norm of the Hessian of g(z) = f(x,z)_y that was met
+    sharp_bound: Tensor  # ½ c (1 − ‖E z‖²), from the same proof without its last step
+
+    @property
+    def bound(self) -> Tensor:
+        """The proposition's own bound: c."""
+        return self.curvature
+
+
+def proposition1(prior: Categorical, likelihood: Likelihood, *, grid: int = 17) -> SoftGap:
+    """The true gap between marginal and soft attention, and the curvature bound on it.
+
+    Taylor's theorem meets the Hessian only on the segments from E[z] to each vertex, so c is searched there, on
+    `grid` points a segment. Meant for small problems: S × grid Hessians of size S × S an output.
+    """
+    check_count("grid", grid, least=2, hint="17 points a segment are a good start")
+    centre = prior.probs.detach()  # [B,T,S]
+    with torch.no_grad():
+        exact = exact_marginal(prior, likelihood).value.exp()
+        soft = likelihood.mixture(centre).exp()
+    positions = centre.shape[-1]
+    curvature = torch.zeros_like(exact)
+    for vertex in torch.eye(positions, dtype=centre.dtype, device=centre.device):
+        for fraction in torch.linspace(0, 1, grid, dtype=centre.dtype, device=centre.device):
+            hessian = _hessian(likelihood, centre + fraction * (vertex - centre))
+            curvature = torch.maximum(curvature, torch.linalg.matrix_norm(hessian, ord=2))
+    spread = 1 - centre.pow(2).sum(dim=-1)
+    return SoftGap((exact - soft).abs(), curvature, 0.5 * curvature * spread)
+
+
+def _hessian(likelihood: Likelihood, z: Tensor) -> Tensor:
+    """Hessians of f(x,z)_y in z, one for each output: [B,T,S,S]."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        value = likelihood.mixture(z).exp().sum()  # outputs do not share z, so the sum keeps them apart
+        (slope,) = torch.autograd.grad(value, z, create_graph=True)
+        rows = []
+        for position in range(z.shape[-1]):
+            column = slope[..., position].sum()
+            if column.requires_grad:
+                (row,) = torch.autograd.grad(
+                    column, z, retain_graph=True, allow_unused=True, materialize_grads=True
+                )
+            else:  # f is linear in z: no curvature
+                row = torch.zeros_like(z)
+            rows.append(row)
+    return torch.stack(rows, dim=-2)
+
+
+@dataclass(frozen=True)
+class AlignmentError:
+    """Alignment error rate with its precision and recall (Och & Ney 2003)."""
+
+    aer: float
+    precision: float
+    recall: float
+    predicted: int
+    sure: int
+    possible: int
+
+
+def alignment_error_rate(
+    predicted: Iterable[Collection[Link]],
+    sure: Iterable[Collection[Link]],
+    possible: Iterable[Collection[Link]] | None = None,
+) -> AlignmentError:
+    """AER = 1 − (|A∩S| + |A∩P|)/(|A| + |S|) over sentences; sure links count as possible too.
+
+    Example:
+        >>> alignment_error_rate([{(0, 0), (1, 1)}], [{(0, 0)}], [{(1, 1)}]).aer
+        0.0
+    """
+    links, certain = [set(s) for s in predicted], [set(s) for s in sure]
+    maybe = [set() for _ in certain] if possible is None else [set(s) for s in possible]
+    if not len(links) == len(certain) == len(maybe):
+        raise ConfigError(
+            f"links: expected one set a sentence, received {len(links)} predicted, {len(certain)} sure and "
+            f"{len(maybe)} possible; check that the files belong together"
+        )
+    made = sum(map(len, links))
+    known = sum(map(len, certain))
+    hit_sure = sum(len(a & s) for a, s in zip(links, certain, strict=True))
+    allowed = [s | p for s, p in zip(certain, maybe, strict=True)]
+    hit_possible = sum(len(a & p) for a, p in zip(links, allowed, strict=True))
+    total = made + known
+    return AlignmentError(
+        aer=1 - (hit_sure + hit_possible) / total if total else 0.0,
+        precision=hit_possible / made if made else 0.0,
+        recall=hit_sure / known if known else 0.0,
+        predicted=made,
+        sure=known,
+        possible=sum(map(len, allowed)),
+    )
