@@ -47,8 +47,8 @@ class LatentAttention(nn.Module):
         score: "additive", "dot" or "general".
         hidden_dim: inner size of the additive score (default: query_dim).
         distribution: "categorical" (with a `normalizer`), "dirichlet" or "logistic-normal".
-        inference_network: module (queries, memory, targets) -> posterior scores [B,T,S], for objectives that need
-            a posterior; scores may be passed to the call instead.
+        inference_network: module (queries, memory, targets) -> posterior scores [B,T,S], for objectives that
+            need a posterior; scores may be passed to the call instead.
 
     Example:
         >>> attend = LatentAttention(8, 8, objective="marginal")
@@ -114,10 +114,9 @@ class LatentAttention(nn.Module):
         posterior = None
         if targets is not None and self.objective.needs_posterior:
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
-        loss = None
-        if targets is not None:
-            loss = -_weighted_mean(self.predictor.score(prior, f, generator=generator), weights)
-        log_probs = self.predictor.log_probs(prior, f, generator=generator) if targets is None else None
+        log_probs = self.predictor.log_probs(prior, f, generator=generator) if f.has_logits else None
+        nll = None if targets is None else -self.predictor.score(prior, f, generator=generator)
+        loss = None if nll is None else _weighted_mean(nll, weights)
         return AttentionOutput(prior.mean(), prior, posterior, loss, None, log_probs)
 
     def _posterior(

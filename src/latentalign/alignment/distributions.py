@@ -59,8 +59,8 @@ def check_finite(name: str, values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         bad = tuple((~torch.isfinite(values)).nonzero()[0].tolist())
         raise NonFiniteError(
-            f"{name}: expected finite numbers at real positions, received {values[bad].item()} at {list(bad)}; "
-            "look for an overflow or a division by zero upstream"
+            f"{name}: expected finite numbers at real positions, received {values[bad].item()} at "
+            f"{list(bad)}; look for an overflow or a division by zero upstream"
         )
 
 

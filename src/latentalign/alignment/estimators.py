@@ -1,4 +1,4 @@
-"""Estimators of E_d[log f(x, z)] and of its gradient; they compose with the ELBO (and so with hard attention).
+"""Estimators of E_d[log f(x, z)] and of its gradient; they compose with the ELBO and with hard attention.
 
 An estimator returns the estimate and a surrogate of the same value whose gradient is the estimator's.
 """
@@ -45,7 +45,7 @@ class NoBaseline(Baseline):
 
 @dataclass(frozen=True)
 class SoftBaseline(Baseline):
-    """B = log f(x, E_p[z]), soft attention under the prior (the paper's equation 1). One more evaluation of f."""
+    """B = log f(x, E_p[z]), soft attention under the prior (the paper's equation 1). One evaluation of f."""
 
     def __call__(self, log_f: Tensor, prior: Latent, likelihood: Likelihood) -> Tensor:
         with torch.no_grad():
@@ -109,9 +109,9 @@ class Estimator(ABC):
 class Enumerate(Estimator):
     """Sum over positions: exact, no variance, S evaluations of f an output.
 
-    With `prune` = ε only positions with d_i > ε (and always the likeliest) are evaluated and d is renormalised
-    over them: 2–3 evaluations an output once distributions are sharp. The probability left out is reported;
-    it bounds the error of the value by dropped × (spread of log f).
+    With `prune` = ε only positions with d_i > ε (and always the likeliest) are evaluated and d is
+    renormalised over them: 2–3 evaluations an output once distributions are sharp. The probability left out
+    is reported; it bounds the error of the value by dropped × (spread of log f).
     """
 
     prune: float = 0.0
@@ -160,7 +160,7 @@ class Reinforce(Estimator):
         if self.samples < self.baseline.least_samples:
             raise ConfigError(
                 f"samples: expected at least {self.baseline.least_samples} with baseline "
-                f"{type(self.baseline).__name__}, received {self.samples}; raise samples or take the soft baseline"
+                f"{type(self.baseline).__name__}, received {self.samples}; raise it or take the soft baseline"
             )
 
     def __call__(
@@ -210,7 +210,7 @@ class GumbelSoftmax(Estimator):
 
 @dataclass(frozen=True)
 class Pathwise(Estimator):
-    """log f at a reparameterised sample of a continuous latent: unbiased, low variance, K evaluations of f."""
+    """log f at a reparameterised sample of a continuous latent: unbiased, low variance; K evaluations."""
 
     samples: int = 1
 
@@ -227,7 +227,7 @@ class Pathwise(Estimator):
     ) -> Expectation:
         if not isinstance(distribution, ContinuousLatent):
             raise ConfigError(
-                f"estimator: pathwise expected a continuous latent (Dirichlet, LogisticNormal, Normal), received "
+                "estimator: pathwise expected a continuous latent (Dirichlet, LogisticNormal, Normal), received "
                 f"{type(distribution).__name__}; use enumerate, reinforce or gumbel"
             )
         value = likelihood.mixture(distribution.rsample(self.samples, generator)).mean(dim=0)

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from latentalign.alignment.checks import check_count, check_shapes
 from latentalign.alignment.errors import ConfigError
 
-# A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution over N outputs.
+# A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution of N outputs.
 Head = Callable[[Tensor, Tensor], Tensor | Distribution]
 
 
@@ -120,10 +120,18 @@ class ContextLikelihood(Likelihood):
     def width(self) -> int:
         """Output numbers of one pair; probed once where the caller did not say."""
         if self._width is None:
-            with torch.no_grad():
-                probe = self.head(self.values[:1, 0], self.queries[:1, 0])
+            probe = self._probe()
             self._width = probe.shape[-1] if isinstance(probe, Tensor) else self.values.shape[-1]
         return self._width
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether the head gives logits, so that a predictive distribution over V values exists."""
+        return isinstance(self._probe(), Tensor)
+
+    def _probe(self) -> Tensor | Distribution:
+        with torch.no_grad():
+            return self.head(self.values[:1, 0], self.queries[:1, 0])
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         self._need_targets()
@@ -143,7 +151,7 @@ class ContextLikelihood(Likelihood):
     def log_probs_mixture(self, z: Tensor) -> Tensor:
         check_shapes(self._sizes(), z=(z, "B T S"))
         context = torch.matmul(z, self.values).flatten(0, 1)
-        return self._log_probs(context, self.queries.flatten(0, 1)).unflatten(0, z.shape[:2])
+        return self._log_probs(context, self.queries.flatten(0, 1)).view(*z.shape[:2], -1)
 
     def _sizes(self) -> dict[str, int]:
         return {"B": self.values.shape[0], "T": self.queries.shape[1], "S": self.values.shape[1]}

@@ -26,8 +26,8 @@ def expand_mask(mask: Tensor | None, like: Tensor) -> Tensor:
     if not bool(filled.all()):
         row = tuple((~filled).nonzero()[0].tolist())
         raise ShapeError(
-            f"mask: expected at least one real position in every row, received an empty row at [batch, step] = "
-            f"{list(row)}; drop that example or give it one position"
+            "mask: expected at least one real position in every row, received an empty row at "
+            f"[batch, step] = {list(row)}; drop that example or give it one position"
         )
     return mask.expand(batch, steps, positions)
 

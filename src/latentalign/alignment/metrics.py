@@ -50,8 +50,8 @@ class SoftGap:
 def proposition1(prior: Categorical, likelihood: Likelihood, *, grid: int = 17) -> SoftGap:
     """The true gap between marginal and soft attention, and the curvature bound on it.
 
-    Taylor's theorem meets the Hessian only on the segments from E[z] to each vertex, so c is searched there, on
-    `grid` points a segment. Meant for small problems: S × grid Hessians of size S × S an output.
+    Taylor's theorem meets the Hessian only on the segments from E[z] to each vertex, so c is searched there,
+    on `grid` points a segment. Meant for small problems: S × grid Hessians of size S × S an output.
     """
     check_count("grid", grid, least=2, hint="17 points a segment are a good start")
     centre = prior.probs.detach()  # [B,T,S]

@@ -1,4 +1,4 @@
-"""Training objectives, maximised, per output. Each is one small object; the model never learns which one runs."""
+"""Training objectives, maximised, per output. Each is one small object; the model never learns which runs."""
 
 import math
 from abc import ABC, abstractmethod
@@ -39,8 +39,8 @@ class Objective(ABC):
         name = type(self).__name__
         if self.needs_posterior and posterior is None:
             raise ConfigError(
-                f"posterior: {name} expected q(z|x,y), received none; pass posterior= from an inference network or "
-                "external_posterior, or choose soft, marginal or hard"
+                f"posterior: {name} expected q(z|x,y), received none; pass posterior= from an inference "
+                "network or external_posterior, or choose soft, marginal or hard"
             )
         if posterior is not None and not self.needs_posterior:
             raise ConfigError(
@@ -106,7 +106,7 @@ class Marginal(Objective):
 
 @dataclass(frozen=True)
 class Elbo(Objective):
-    """E_q[log f] − KL[q‖p], by any estimator of the expectation; the KL is in closed form. Bound: ≤ marginal."""
+    """E_q[log f] − KL[q‖p] ≤ log marginal, by any estimator of the expectation; the KL in closed form."""
 
     estimator: Estimator = field(default_factory=Enumerate)
 

@@ -1,4 +1,6 @@
-"""At test time: E_p[f(x,z)] exactly, over the K likeliest positions, by samples, or soft. Any trained model takes any."""
+"""At test time: E_p[f(x,z)] exactly, over the K likeliest positions, by samples, or soft.
+
+Any trained model takes any of them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -124,7 +126,7 @@ class SoftContext(Predictor):
 
 def _mixture_of_pairs(prior: Categorical, likelihood: Likelihood) -> Tensor:
     """log Σ_i p_i f_i for every output value, over the prior's support, in chunks of bounded size."""
-    batch, steps, positions = prior.shape
+    batch, steps = prior.shape[:2]
     example, step, position = prior.support.nonzero(as_tuple=True)
     weight = prior.probs[example, step, position]
     row = example * steps + step

@@ -51,7 +51,7 @@ class Additive(Score):
         if queries.shape[1] <= size:
             return self._energies(queries, keys)
         pieces = []
-        for chunk in queries.split(size, dim=1):
+        for chunk in torch.split(queries, size, dim=1):
             if torch.is_grad_enabled():
                 pieces.append(checkpoint(self._energies, chunk, keys, use_reentrant=False))
             else:
