@@ -19,6 +19,7 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
+from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
 from latentalign.alignment.likelihood import ContextLikelihood, Likelihood, TableLikelihood
 from latentalign.alignment.metrics import (
     alignment_error_rate,
@@ -32,10 +33,8 @@ from latentalign.alignment.objectives import (
     Hard,
     Marginal,
     Objective,
-    ReweightedWakeSleep,
     Soft,
     StochasticVI,
-    Vimco,
     Wake,
 )
 from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext

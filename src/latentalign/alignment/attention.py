@@ -109,8 +109,9 @@ class LatentAttention(nn.Module):
                 )
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
             bound = self.objective(prior, f, posterior=posterior, generator=generator)
-            loss = -_weighted_mean(bound.surrogate, weights)
-            return AttentionOutput(prior.mean(), prior, posterior, loss, bound)
+            return AttentionOutput(
+                prior.mean(), prior, posterior, -_weighted_mean(bound.surrogate, weights), bound
+            )
         posterior = None
         if targets is not None and self.objective.needs_posterior:
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)

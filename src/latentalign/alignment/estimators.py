@@ -227,8 +227,8 @@ class Pathwise(Estimator):
     ) -> Expectation:
         if not isinstance(distribution, ContinuousLatent):
             raise ConfigError(
-                "estimator: pathwise expected a continuous latent (Dirichlet, LogisticNormal, Normal), received "
-                f"{type(distribution).__name__}; use enumerate, reinforce or gumbel"
+                "estimator: pathwise expected a continuous latent (Dirichlet, LogisticNormal, Normal), "
+                f"received {type(distribution).__name__}; use enumerate, reinforce or gumbel"
             )
         value = likelihood.mixture(distribution.rsample(self.samples, generator)).mean(dim=0)
         return Expectation(value.detach(), value)

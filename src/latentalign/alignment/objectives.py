@@ -1,6 +1,5 @@
 """Training objectives, maximised, per output. Each is one small object; the model never learns which runs."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -100,7 +99,7 @@ class Marginal(Objective):
         posterior: Latent | None,
         generator: torch.Generator | None,
     ) -> Bound:
-        exact = exact_marginal(_categorical(prior, self), likelihood, prune=self.prune)
+        exact = exact_marginal(categorical_only(prior, self), likelihood, prune=self.prune)
         return _without_kl(exact.value, exact.surrogate, describe(prior, dropped_mass=exact.dropped))
 
 
@@ -174,8 +173,8 @@ class Wake(Objective):
         posterior: Latent | None,
         generator: torch.Generator | None,
     ) -> Bound:
-        q = _categorical(posterior, self)
-        exact = exact_marginal(_categorical(prior, self), likelihood, prune=self.prune)
+        q = categorical_only(posterior, self)
+        exact = exact_marginal(categorical_only(prior, self), likelihood, prune=self.prune)
         fit = (exact.responsibilities * zero_where_masked(q.log_probs, q.support)).sum(dim=-1)
         return Bound(
             value=exact.value,
@@ -184,74 +183,6 @@ class Wake(Objective):
             kl=q.detach().kl(prior.detach()),
             diagnostics=describe(prior, q, dropped_mass=exact.dropped, posterior_fit=fit),
         )
-
-
-@dataclass(frozen=True)
-class ReweightedWakeSleep(Objective):
-    """Wake phases from K samples of q: θ by Σ w̃_k ∇log p(y,z_k), φ by Σ w̃_k ∇log q(z_k).
-
-    The value is the importance-weighted bound log 1/K Σ w_k. Biased for finite K (normalised weights), low
-    variance; K evaluations of f. Reference: Bornschein & Bengio 2015; Ba et al. 2015.
-    """
-
-    samples: int = 5
-
-    def __post_init__(self) -> None:
-        check_count("samples", self.samples, hint="the paper uses 5")
-
-    @property
-    def needs_posterior(self) -> bool:
-        return True
-
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        drawn = _importance_samples(self, prior, likelihood, posterior, generator)
-        share = (drawn.log_joint - drawn.log_q).detach().softmax(dim=0)  # [K,B,T]
-        surrogate = (share * (drawn.log_joint + drawn.log_q)).sum(dim=0)
-        return drawn.bound(surrogate - surrogate.detach())
-
-
-@dataclass(frozen=True)
-class Vimco(Objective):
-    """log 1/K Σ_k w_k with w_k = p(z_k) f(z_k)/q(z_k): unbiased gradient of the importance-weighted bound.
-
-    Each sample's learning signal is the bound minus the bound with its own weight replaced by the geometric
-    mean of the others'. K evaluations of f. Reference: Mnih & Rezende 2016.
-    """
-
-    samples: int = 5
-
-    def __post_init__(self) -> None:
-        check_count(
-            "samples", self.samples, least=2, hint="the leave-one-out baseline needs two; the usual is 5"
-        )
-
-    @property
-    def needs_posterior(self) -> bool:
-        return True
-
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        drawn = _importance_samples(self, prior, likelihood, posterior, generator)
-        log_weights = drawn.log_joint - drawn.log_q  # [K,B,T]; here q's own gradient belongs to the weights
-        with torch.no_grad():
-            others = (log_weights.sum(dim=0) - log_weights) / (self.samples - 1)  # log geometric means
-            table = log_weights.expand(self.samples, *log_weights.shape).clone()  # [K without,K,B,T]
-            index = torch.arange(self.samples, device=table.device)
-            table[index, index] = others
-            signal = log_weights.logsumexp(dim=0) - table.logsumexp(dim=1)  # [K,B,T]
-        surrogate = log_weights.logsumexp(dim=0) + (signal * drawn.log_q).sum(dim=0)
-        return drawn.bound(surrogate - surrogate.detach())
 
 
 @dataclass(frozen=True)
@@ -286,9 +217,9 @@ class StochasticVI(Objective):
         posterior: Latent | None,
         generator: torch.Generator | None,
     ) -> Bound:
-        prior = _categorical(prior, self)
+        prior = categorical_only(prior, self)
         amortised = self.needs_posterior and torch.is_grad_enabled()
-        begin = _categorical(posterior, self) if self.needs_posterior else prior.detach()
+        begin = categorical_only(posterior, self) if self.needs_posterior else prior.detach()
         likelihood = self.estimator.prepare(likelihood, prior.support)
         frozen_f, frozen_p = likelihood.detach(), prior.detach()
         scores = zero_where_masked(begin.log_probs, begin.support)
@@ -304,47 +235,11 @@ class StochasticVI(Objective):
         return Elbo(self.estimator)(prior, likelihood, posterior=q, generator=generator)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """K samples of q with their log weights."""
-
-    log_joint: Tensor  # [K,B,T]: log p(z) + log f
-    log_q: Tensor  # [K,B,T]
-    log_f: Tensor  # [K,B,T]
-    prior: Categorical
-    posterior: Categorical
-
-    def bound(self, gradient: Tensor) -> Bound:
-        """The importance-weighted bound with the gradient carried by a tensor of value 0."""
-        log_weights = (self.log_joint - self.log_q).detach()
-        value = log_weights.logsumexp(dim=0) - math.log(log_weights.shape[0])
-        return Bound(
-            value=value,
-            surrogate=value + gradient,
-            log_likelihood=(log_weights.softmax(dim=0) * self.log_f.detach()).sum(dim=0),
-            kl=self.posterior.detach().kl(self.prior.detach()),
-            diagnostics=describe(self.prior, self.posterior),
-        )
-
-
-def _importance_samples(
-    objective: Objective,
-    prior: Latent,
-    likelihood: Likelihood,
-    posterior: Latent | None,
-    generator: torch.Generator | None,
-) -> _Drawn:
-    p, q = _categorical(prior, objective), _categorical(posterior, objective)
-    positions = q.sample(objective.samples, generator)  # type: ignore[attr-defined]
-    log_f = likelihood.at(positions)
-    return _Drawn(p.log_prob(positions) + log_f, q.log_prob(positions), log_f, p, q)
-
-
 def _without_kl(value: Tensor, surrogate: Tensor, diagnostics: dict[str, Tensor]) -> Bound:
     return Bound(value, surrogate, value, torch.zeros_like(value), diagnostics)
 
 
-def _categorical(latent: Latent | None, objective: Objective) -> Categorical:
+def categorical_only(latent: Latent | None, objective: Objective) -> Categorical:
     if not isinstance(latent, Categorical):
         raise ConfigError(
             f"objective: {type(objective).__name__} expected a categorical alignment, received "

@@ -23,15 +23,14 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
+from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
 from latentalign.alignment.objectives import (
     Elbo,
     Hard,
     Marginal,
     Objective,
-    ReweightedWakeSleep,
     Soft,
     StochasticVI,
-    Vimco,
     Wake,
 )
 from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
