@@ -1,0 +1,66 @@
+"""What a translation model needs besides its weights: the tokenizers, kept in the run folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from latentalign.errors import UserError
+from latentalign.files import write_atomic
+from latentalign.translation.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
+
+_VOCABULARY = "vocabulary.json"
+_JOINT = "tokenizer.model"
+_SEPARATE = {"source": "tokenizer.source.model", "target": "tokenizer.target.model"}
+
+
+@dataclass(frozen=True)
+class TranslationAssets:
+    """Tokenizers of both sides, and whether the source ends with a mark of its own."""
+
+    source: Tokenizer
+    target: Tokenizer
+    source_end: bool = True
+
+    def encode_source(self, sentence: str) -> tuple[list[int], list[int]]:
+        """Pieces as the encoder reads them, and the word of every piece (−1 for the end mark)."""
+        ids, words = self.source.encode_words(sentence)
+        return ([*ids, END], [*words, -1]) if self.source_end else (ids, words)
+
+    def encode_target(self, sentence: str) -> tuple[list[int], list[int]]:
+        """Pieces as the decoder predicts them, end included, and the word of every piece (−1 for the end)."""
+        ids, words = self.target.encode_words(sentence)
+        return [*ids, END], [*words, -1]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizers into a run folder."""
+        sides = {"source": self.source, "target": self.target}
+        described: dict[str, object] = {"version": 1, "source_end": self.source_end}
+        models = [side.model for side in sides.values() if isinstance(side, BpeTokenizer)]
+        joint = len(models) == 2 and models[0] == models[1]
+        for name, side in sides.items():
+            if isinstance(side, BpeTokenizer):
+                described[name] = {"kind": "bpe", "pieces": side.kept}
+                write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)
+            elif isinstance(side, WhitespaceTokenizer):
+                described[name] = {"kind": "whitespace", "words": side.words}
+        write_atomic(folder / _VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> "TranslationAssets":
+        """Read the tokenizers of a run folder."""
+        path = folder / _VOCABULARY
+        try:
+            described = json.loads(path.read_text(encoding="utf-8"))
+            sides = {name: _load_side(folder, name, described[name]) for name in ("source", "target")}
+            return cls(sides["source"], sides["target"], source_end=bool(described["source_end"]))
+        except FileNotFoundError as error:
+            raise UserError(f"{error.filename}: missing; expected the folder of a translation run") from None
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
+
+
+def _load_side(folder: Path, name: str, described: dict) -> Tokenizer:
+    if described["kind"] == "whitespace":
+        return WhitespaceTokenizer(described["words"])
+    path = folder / _SEPARATE[name]
+    return BpeTokenizer((path if path.exists() else folder / _JOINT).read_bytes(), described["pieces"])

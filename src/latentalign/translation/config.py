@@ -1,0 +1,108 @@
+"""What a recipe may say about translation: its data and its model. Defaults live here and nowhere else."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+OneOrMore = str | list[str]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are refused, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PairFiles(Section):
+    """Parallel text: two files (or lists of files) line by line, or one table with named columns."""
+
+    source: OneOrMore | None = None
+    target: OneOrMore | None = None
+    table: OneOrMore | None = None  # .tsv with a header line, or .jsonl; plain or gzipped
+    source_column: str | None = None
+    target_column: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way_only(self) -> "PairFiles":
+        files = self.source is not None and self.target is not None
+        columns = self.source_column is not None and self.target_column is not None
+        table = self.table is not None and columns
+        if files == table or (files and self.table is not None):
+            raise ValueError(
+                "expected either source and target (two files) or table, source_column and target_column"
+            )
+        return self
+
+
+class TokenizerConfig(Section):
+    """How text becomes pieces."""
+
+    kind: Literal["bpe", "whitespace"] = "bpe"
+    size: PositiveInt = (
+        8000  # pieces of a sentencepiece model besides bytes; the most words a side with `whitespace`
+    )
+    joint: bool = True  # one sentencepiece model for both languages
+    byte_fallback: bool = True  # an unseen character becomes bytes, so that every text can be given back
+    character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
+    minimum_count: PositiveInt = 1  # whitespace: rarer words are unknown
+
+
+class DataConfig(Section):
+    """`data:` of a translation recipe."""
+
+    folder: str = "."  # file names below are relative to it
+    train: PairFiles
+    valid: PairFiles
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    prepared: str | None = None  # a folder written by `latentalign prepare`: text is not read again
+    source_end: bool = True  # the source ends with a mark, where words without a source may look
+    max_length: PositiveInt = 100  # pieces a side; longer pairs are left out of training
+    max_ratio: Annotated[float, Field(ge=1.0)] | None = None  # longer side over shorter side, in pieces
+    batch_by: Literal["sentences", "tokens"] = "sentences"
+    batch_size: PositiveInt = 64  # sentence pairs, or padded target positions with `tokens`
+
+    def path(self, name: str) -> Path:
+        """A file of the recipe, relative to the data folder unless absolute."""
+        return Path(self.folder) / name
+
+
+class InferenceNetworkConfig(Section):
+    """The network of the posterior q(z | x, y): two bi-LSTMs and a bilinear score."""
+
+    memory_size: PositiveInt = 512  # both directions together, as for the encoder
+    layers: PositiveInt = 1
+    dropout: Share | None = None  # as the model's unless given
+
+
+class ModelConfig(Section):
+    """`model:` of a translation recipe."""
+
+    embedding_size: PositiveInt = 256
+    memory_size: PositiveInt = 512  # both directions of the encoder together
+    encoder_layers: PositiveInt = 1
+    decoder_size: PositiveInt = 512
+    decoder_layers: PositiveInt = 1
+    hidden_size: PositiveInt | None = None  # of tanh(A x + B x̃); the decoder's size unless given
+    score: Literal["additive", "dot", "general"] = "additive"
+    attention_size: PositiveInt = 256
+    alignment: str | dict[str, Any] = "categorical"  # or dirichlet, logistic-normal, {name: …, normalizer: …}
+    input_feeding: bool = False  # feed the expected context of a step into the next one
+    initial_state: Literal["encoder", "zero"] = "encoder"  # where the decoder starts
+    dropout: Share = 0.3
+    uniform_init: Annotated[float, Field(gt=0.0)] | None = (
+        None  # ± this for every weight; torch's own if none
+    )
+    inference_network: InferenceNetworkConfig = InferenceNetworkConfig()
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "ModelConfig":
+        if self.memory_size % 2 or self.inference_network.memory_size % 2:
+            raise ValueError("memory_size is shared by two directions: expected an even number")
+        if self.score == "dot" and self.decoder_size != self.memory_size:
+            raise ValueError(
+                f"score dot needs decoder_size = memory_size, received {self.decoder_size} and "
+                f"{self.memory_size}; use general or additive otherwise"
+            )
+        return self

@@ -1,0 +1,215 @@
+"""Reading parallel text and turning it into flat arrays of pieces, with an account of what was left out."""
+
+import json
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from latentalign.errors import UserError
+from latentalign.files import read_lines
+from latentalign.translation.assets import TranslationAssets
+from latentalign.translation.config import DataConfig, PairFiles
+from latentalign.translation.tokenizer import END
+
+Pair = tuple[str, str]
+
+
+@dataclass
+class CorpusReport:
+    """What was read, kept and dropped, and why."""
+
+    name: str
+    read: int = 0
+    kept: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.dropped.items()))
+        dropped = f"dropped {sum(self.dropped.values())} ({reasons})" if reasons else "dropped none"
+        return f"{self.name}: read {self.read} pairs, kept {self.kept}, {dropped}"
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Many sequences of pieces in one flat array, in memory or mapped from a file."""
+
+    tokens: np.ndarray  # [sum of lengths] int32
+    offsets: np.ndarray  # [N+1] int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokenised pairs: sources as the encoder reads them, targets as predicted, end mark included."""
+
+    source: Sequences
+    target: Sequences
+    lines: np.ndarray  # [N] int64, line numbers from 1 in what was read
+    report: CorpusReport
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def read_pairs(files: PairFiles, path: Callable[[str], Path] = Path) -> Iterator[Pair]:
+    """Yield the sentence pairs of parallel files or of a table; nothing is left out."""
+    if files.table is not None:
+        assert files.source_column is not None
+        assert files.target_column is not None
+        for name in _listed(files.table):
+            yield from _read_table(path(name), files.source_column, files.target_column)
+        return
+    sources, targets = _listed(files.source), _listed(files.target)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"data: {len(sources)} source files but {len(targets)} target files; give one for one"
+        )
+    for source, target in zip(sources, targets, strict=True):
+        yield from _read_parallel(path(source), path(target))
+
+
+def name_of(files: PairFiles) -> str:
+    """A short name of where pairs come from, for messages."""
+    if files.table is not None:
+        return ", ".join(_listed(files.table))
+    return f"{', '.join(_listed(files.source))} and {', '.join(_listed(files.target))}"
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or [])
+
+
+def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
+    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target))):
+        if left is None or right is None:
+            rest = sum(1 for _ in read_lines(source if right is None else target))
+            counts = (rest, number) if right is None else (number, rest)
+            raise UserError(
+                f"{source} has {counts[0]} lines but {target} has {counts[1]}; "
+                "expected one line for one line in both files"
+            )
+        yield left, right
+
+
+def _read_table(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:
+    name = path.name.removesuffix(".gz")
+    if name.endswith((".jsonl", ".json")):
+        yield from _read_json_lines(path, source_column, target_column)
+    elif name.endswith((".tsv", ".txt")):
+        yield from _read_tsv(path, source_column, target_column)
+    else:
+        raise UserError(f"{path}: expected a table named .tsv or .jsonl (or .gz of one)")
+
+
+def _read_tsv(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:
+    lines = read_lines(path)
+    header = next(lines, "").split("\t")
+    for column in (source_column, target_column):
+        if column not in header:
+            raise UserError(f"{path}: no column {column!r} in its first line; found {', '.join(header)}")
+    source, target = header.index(source_column), header.index(target_column)
+    for number, line in enumerate(lines, start=2):
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise UserError(f"{path}, line {number}: expected {len(header)} columns, found {len(cells)}")
+        yield cells[source], cells[target]
+
+
+def _read_json_lines(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError:
+            raise UserError(f"{path}, line {number}: expected a JSON object") from None
+        cells = [
+            record.get(column) if isinstance(record, dict) else None
+            for column in (source_column, target_column)
+        ]
+        for column, cell in zip((source_column, target_column), cells, strict=True):
+            if not isinstance(cell, str):
+                raise UserError(f"{path}, line {number}: expected a JSON object with text under {column!r}")
+        yield cells[0], cells[1]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which pairs are left out, and why. Lengths are counted in pieces, without the end mark."""
+
+    max_length: int | None = None
+    max_ratio: float | None = None
+
+    @classmethod
+    def of(cls, config: DataConfig) -> "Filter":
+        return cls(max_length=config.max_length, max_ratio=config.max_ratio)
+
+    def reason(self, source: int, target: int) -> str | None:
+        """Why a pair of these lengths is dropped; None if it is kept."""
+        if source == 0 or target == 0:
+            return "with an empty side"
+        if self.max_length is not None and max(source, target) > self.max_length:
+            return f"over {self.max_length} pieces"
+        if self.max_ratio is not None and max(source, target) > self.max_ratio * min(source, target):
+            return f"over a length ratio of {self.max_ratio:g}"
+        return None
+
+
+def encode_pairs(
+    pairs: Iterator[Pair], assets: TranslationAssets, *, keep: Filter, report: CorpusReport
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield (line, source, target) of the pairs that are kept, counting the others into `report`."""
+    encode_source, encode_target = assets.source.encode, assets.target.encode
+    for line, (left, right) in enumerate(pairs, start=1):
+        report.read += 1
+        source, target = encode_source(left), encode_target(right)
+        reason = keep.reason(len(source), len(target))
+        if reason is not None:
+            report.drop(reason)
+            continue
+        if assets.source_end:
+            source.append(END)
+        target.append(END)
+        report.kept += 1
+        yield line, source, target
+
+
+def build_corpus(pairs: Iterator[Pair], assets: TranslationAssets, *, keep: Filter, name: str) -> Corpus:
+    """Tokenise pairs into memory."""
+    report = CorpusReport(name)
+    sides = (array("i"), array("i"))
+    offsets = (array("q", [0]), array("q", [0]))
+    lines = array("q")
+    for line, *pair in encode_pairs(pairs, assets, keep=keep, report=report):
+        lines.append(line)
+        for tokens, offset, sequence in zip(sides, offsets, pair, strict=True):
+            tokens.extend(sequence)
+            offset.append(len(tokens))
+    require_pairs(report)
+    source, target = (
+        Sequences(np.frombuffer(tokens, dtype=np.int32), np.frombuffer(offset, dtype=np.int64))
+        for tokens, offset in zip(sides, offsets, strict=True)
+    )
+    return Corpus(source, target, np.frombuffer(lines, dtype=np.int64), report)
+
+
+def require_pairs(report: CorpusReport) -> None:
+    """Refuse a corpus of which nothing is left."""
+    if report.kept == 0:
+        raise UserError(f"{report}; nothing is left to work with: check the files and data.max_length")

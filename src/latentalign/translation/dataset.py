@@ -1,0 +1,107 @@
+"""Batches of sentence pairs: planned by length, the same for the same seed and epoch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latentalign.translation.corpus import Corpus
+from latentalign.translation.tokenizer import PAD, START
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded sentence pairs."""
+
+    source: Tensor  # [B,S] long
+    source_mask: Tensor  # [B,S] bool
+    target: Tensor  # [B,T] long: what is predicted, end mark included
+    target_mask: Tensor  # [B,T] bool
+
+    @property
+    def target_input(self) -> Tensor:
+        """What the decoder reads: the start mark, then the targets one step late. [B,T]"""
+        start = torch.full_like(self.target[:, :1], START)
+        return torch.cat([start, self.target[:, :-1]], dim=1)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        fields = (self.source, self.source_mask, self.target, self.target_mask)
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in fields))
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in memory from which a GPU can copy while it computes."""
+        fields = (self.source, self.source_mask, self.target, self.target_mask)
+        return Batch(*(tensor.pin_memory() for tensor in fields))
+
+    def __len__(self) -> int:
+        return self.source.shape[0]
+
+
+def pad(sequences: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Sequences of pieces as one padded tensor [B,L] and its mask."""
+    lengths = np.fromiter((len(sequence) for sequence in sequences), dtype=np.int64, count=len(sequences))
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    tokens = np.full(mask.shape, PAD, dtype=np.int64)
+    tokens[mask] = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
+    return torch.from_numpy(tokens), torch.from_numpy(mask)
+
+
+def make_batch(
+    sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]
+) -> Batch:
+    """A batch of sequences as `TranslationAssets.encode_source` and `encode_target` give them."""
+    return Batch(*pad(sources), *pad(targets))
+
+
+class TranslationDataset:
+    """Sentence pairs that can be planned into batches and collated."""
+
+    def __init__(self, corpus: Corpus, *, batch_by: str = "sentences", batch_size: int = 64) -> None:
+        self.corpus = corpus
+        self.batch_by = batch_by
+        self.batch_size = batch_size
+        self._lengths = (corpus.source.lengths, corpus.target.lengths)
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def plan(self, epoch: int, seed: int) -> list[list[int]]:
+        """Batches of pairs of similar lengths. Every pair is in exactly one; epoch < 0 is a fixed order."""
+        source, target = self._lengths
+        if epoch < 0:
+            order = np.lexsort((source, target))
+            return self._cut(order)
+        random = np.random.default_rng([seed, epoch])
+        shuffled = random.permutation(len(self))
+        # nearly equal lengths are mixed anew in every epoch: the noise is below what padding would notice
+        noisy_source = source[shuffled] + random.uniform(0.0, 2.0, len(self))
+        order = shuffled[np.lexsort((noisy_source, target[shuffled]))]
+        batches = self._cut(order)
+        return [batches[index] for index in random.permutation(len(batches))]
+
+    def _cut(self, order: np.ndarray) -> list[list[int]]:
+        if self.batch_by == "sentences":
+            return [order[at : at + self.batch_size].tolist() for at in range(0, len(order), self.batch_size)]
+        batches: list[list[int]] = []
+        current: list[int] = []
+        longest = 0
+        for index, length in zip(order.tolist(), self._lengths[1][order].tolist(), strict=True):
+            longest = max(longest, length)
+            if current and longest * (len(current) + 1) > self.batch_size:
+                batches.append(current)
+                current, longest = [], length
+            current.append(index)
+        return [*batches, current] if current else batches
+
+    def collate(self, indices: list[int]) -> Batch:
+        """The chosen pairs as one batch."""
+        corpus = self.corpus
+        return make_batch([corpus.source[i] for i in indices], [corpus.target[i] for i in indices])
+
+    def describe(self, indices: list[int]) -> str:
+        """Where the chosen pairs stand in the files, for an error message."""
+        lines = ", ".join(str(line) for line in sorted(self.corpus.lines[indices].tolist()))
+        return f"lines {lines} of {self.corpus.report.name}"

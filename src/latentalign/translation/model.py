@@ -1,0 +1,186 @@
+"""The paper's translation model: bi-LSTM memory, LSTM queries, f = softmax(W tanh(A x_i + B x̃))."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from latentalign.alignment.distributions import Latent
+from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.registry import build_distribution, build_score
+from latentalign.errors import UserError
+from latentalign.translation.config import ModelConfig
+from latentalign.translation.dataset import Batch
+from latentalign.translation.inference_network import InferenceNetwork
+from latentalign.translation.recurrent import BidirectionalLstm, Decoder, DecoderState, final_states
+from latentalign.translation.tokenizer import PAD
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A source as the decoder sees it: everything that is computed once a sentence."""
+
+    states: Tensor  # [B,S,M]
+    keys: Tensor  # [B,S,·] for the scores
+    values: Tensor  # [B,S,H] A x, for the likelihood
+    mask: Tensor  # [B,S]
+    start: DecoderState  # B rows
+
+    def select(self, index: Tensor) -> "Memory":
+        """The sentences at `index`, in that order."""
+        rows = (tensor.index_select(0, index) for tensor in (self.states, self.keys, self.values, self.mask))
+        return Memory(*rows, self.start.select(index))
+
+
+class TranslationModel(nn.Module):
+    """p(y | x) with a latent alignment at every target step, and q(z | x, y) where training needs it."""
+
+    def __init__(
+        self, config: ModelConfig, *, source_size: int, target_size: int, needs_posterior: bool
+    ) -> None:
+        super().__init__()
+        self.config = config
+        embedding, memory, decoder = config.embedding_size, config.memory_size, config.decoder_size
+        hidden = config.hidden_size or decoder
+        self.source_embedding = nn.Embedding(source_size, embedding, padding_idx=PAD)
+        self.target_embedding = nn.Embedding(target_size, embedding, padding_idx=PAD)
+        self.encoder = BidirectionalLstm(
+            embedding, memory, layers=config.encoder_layers, dropout=config.dropout
+        )
+        self.bridge = (
+            nn.Linear(memory, 2 * config.decoder_layers * decoder)
+            if config.initial_state == "encoder"
+            else None
+        )
+        self.decoder = Decoder(
+            embedding,
+            decoder,
+            feed_size=memory if config.input_feeding else 0,
+            layers=config.decoder_layers,
+            dropout=config.dropout,
+        )
+        self.score = build_score(config.score, decoder, memory, config.attention_size)
+        self.context = nn.Linear(memory, hidden, bias=False)  # A
+        self.query = nn.Linear(decoder, hidden)  # B
+        self.output = nn.Linear(hidden, target_size)  # W
+        self.dropout = nn.Dropout(config.dropout)
+        self.alignment = build_distribution(config.alignment)
+        self.inference_network = (
+            InferenceNetwork(embedding, config.inference_network, dropout=config.dropout)
+            if needs_posterior
+            else None
+        )
+        if config.uniform_init is not None:
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -config.uniform_init, config.uniform_init)
+
+    # --- one source, one step: what decoding needs ---
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
+        """Read sources [B,S]; the mask is True at real pieces, padding comes last."""
+        padded = not bool(source_mask.all())
+        embedded = self.dropout(self.source_embedding(source))
+        states = self.encoder(embedded, source_mask, padded=padded)  # [B,S,M]
+        start = self._initial_state(states, source_mask)
+        states = self.dropout(states)
+        return Memory(states, self.score.project_memory(states), self.context(states), source_mask, start)
+
+    def _initial_state(self, states: Tensor, mask: Tensor) -> DecoderState:
+        layers, size = self.config.decoder_layers, self.config.decoder_size
+        batch = states.shape[0]
+        feed = states.new_zeros(batch, states.shape[2]) if self.config.input_feeding else None
+        if self.bridge is None:
+            zeros = states.new_zeros(layers, batch, size)
+            return DecoderState(zeros, zeros, feed)
+        bridged = self.bridge(final_states(states, mask)).view(batch, 2 * layers, size).transpose(0, 1)
+        return DecoderState(torch.tanh(bridged[:layers]), bridged[layers:].contiguous(), feed)
+
+    def start(self, memory: Memory) -> DecoderState:
+        """The decoder's state before the first word, a row for each sentence."""
+        return memory.start
+
+    def step(
+        self, memory: Memory, state: DecoderState, tokens: Tensor
+    ) -> tuple[Latent, Tensor, DecoderState]:
+        """Read one word: the prior over positions and the projected query of what comes next.
+
+        Tokens [B] give a prior over [B,1,S] and queries [B,1,H]. Tokens [B,W] are W hypotheses for each
+        sentence, which share its memory: state rows are B·W, sentence by sentence, and the prior is [B,W,S].
+        """
+        if tokens.dim() == 1:
+            tokens = tokens[:, None]
+        inputs = self.dropout(self.target_embedding(tokens.reshape(-1, 1)))  # [N,1,E]
+        if state.feed is not None:
+            inputs = torch.cat([inputs, state.feed[:, None]], dim=-1)
+        output, (hidden, cell) = self.decoder.lstm(inputs, (state.hidden, state.cell))
+        queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
+        prior = self.alignment(self.score.from_keys(queries, memory.keys), memory.mask)
+        feed = None if state.feed is None else torch.bmm(prior.mean(), memory.states).flatten(0, 1)
+        return prior, self.query(queries), DecoderState(hidden, cell, feed)
+
+    def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
+        """f for projected queries [B,T,H] as `step` gives them."""
+        return ContextLikelihood(self._head, memory.values, queries, targets, width=self.output.out_features)
+
+    def _head(self, context: Tensor, query: Tensor) -> Tensor:
+        return self.output(torch.tanh(context + query))
+
+    # --- whole batches: what training needs ---
+
+    def problem(self, batch: Batch, *, with_posterior: bool = False) -> AlignmentProblem:
+        """Prior, likelihood and (where asked) posterior of every target position of a batch."""
+        memory = self.encode(batch.source, batch.source_mask)
+        outputs, scores = self._read_targets(memory, batch.target_input)
+        prior = self.alignment(scores, memory.mask)
+        return AlignmentProblem(
+            prior=prior,
+            likelihood=self.likelihood(memory, self.query(outputs), batch.target),
+            posterior=self.posterior(batch) if with_posterior else None,
+            weights=batch.target_mask,
+        )
+
+    def _read_targets(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Decoder outputs [B,T,D] and alignment scores [B,T,S] with the true words [B,T] read in."""
+        embedded = self.dropout(self.target_embedding(words))
+        if not self.config.input_feeding:
+            outputs = self.dropout(self.decoder.all_steps(embedded, memory.start))
+            return outputs, self.score.from_keys(outputs, memory.keys)
+        stepper = self.decoder.start_stepping(embedded)
+        layers, feed = stepper.start(memory.start), memory.start.feed
+        assert feed is not None
+        outputs, scores = [], []
+        for number in range(words.shape[1]):
+            output, layers = stepper.step(number, feed, layers)
+            outputs.append(self.dropout(output)[:, None])  # [B,1,D]
+            scores.append(self.score.from_keys(outputs[-1], memory.keys))  # [B,1,S]
+            feed = torch.bmm(self.alignment(scores[-1], memory.mask).mean(), memory.states).squeeze(1)
+        return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)
+
+    def posterior(self, batch: Batch) -> Latent:
+        """q(z | x, y) over [B,T,S] by the inference network."""
+        if self.inference_network is None:
+            raise UserError(
+                "model: it has no inference network; train with an objective that uses a posterior"
+            )
+        # the network reads the word vectors without training them: θ learns from the generative model alone
+        source = F.embedding(batch.source, self.source_embedding.weight.detach())
+        target = F.embedding(batch.target, self.target_embedding.weight.detach())
+        scores = self.inference_network(source, batch.source_mask, target, batch.target_mask)
+        return self.alignment(scores, batch.source_mask)
+
+    def theta(self) -> list[nn.Parameter]:
+        """Parameters of the generative model."""
+        inference = {id(parameter) for parameter in self.phi()}
+        return [parameter for parameter in self.parameters() if id(parameter) not in inference]
+
+    def phi(self) -> list[nn.Parameter]:
+        """Parameters of the inference network."""
+        return [] if self.inference_network is None else list(self.inference_network.parameters())
+
+    def measures(
+        self, batch: Batch, problem: AlignmentProblem, predictor: object, *, generator: object = None
+    ) -> dict:
+        """Nothing beyond what every task reports."""
+        return {}

@@ -1,0 +1,132 @@
+"""LSTMs over padded batches: both directions for encoders, step by step or all at once for the decoder."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def reversal_index(mask: Tensor) -> Tensor:
+    """Where every position comes from when each sequence is read backwards and its padding stays. [B,S]"""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    mirrored = mask.sum(1, keepdim=True) - 1 - positions
+    return torch.where(mask, mirrored, positions)
+
+
+def reverse(states: Tensor, index: Tensor | None) -> Tensor:
+    """Read every sequence of states [B,S,D] backwards; without an index there is no padding."""
+    if index is None:
+        return states.flip(1)
+    return states.gather(1, index[:, :, None].expand(-1, -1, states.shape[2]))
+
+
+class BidirectionalLstm(nn.Module):
+    """Two LSTMs a layer, each over plain padded tensors.
+
+    The backward one reads each sequence reversed in place, so padding always comes last and never matters.
+    This takes the fast kernel that packed sequences do not have on a CPU.
+    """
+
+    def __init__(self, input_size: int, size: int, *, layers: int, dropout: float) -> None:
+        super().__init__()
+        inputs = [input_size, *[size] * (layers - 1)]
+        self.forwards = nn.ModuleList(nn.LSTM(width, size // 2, batch_first=True) for width in inputs)
+        self.backwards = nn.ModuleList(nn.LSTM(width, size // 2, batch_first=True) for width in inputs)
+        self.dropout = dropout
+
+    def forward(self, inputs: Tensor, mask: Tensor, *, padded: bool = True) -> Tensor:
+        """States [B,S,size] of inputs [B,S,D]; `padded=False` promises that the mask is all True."""
+        index = reversal_index(mask) if padded else None
+        states = inputs
+        for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if layer:
+                states = F.dropout(states, self.dropout, self.training)
+            states = torch.cat([ahead(states)[0], reverse(back(reverse(states, index))[0], index)], dim=-1)
+        return states
+
+
+def final_states(states: Tensor, mask: Tensor) -> Tensor:
+    """What both directions know after reading everything: [B,S,D] -> [B,D]."""
+    half = states.shape[2] // 2
+    last = mask.sum(1).clamp(min=1) - 1
+    rows = torch.arange(states.shape[0], device=states.device)
+    return torch.cat([states[rows, last, :half], states[:, 0, half:]], dim=-1)
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """Where the decoder stands; N rows, one for each hypothesis."""
+
+    hidden: Tensor  # [L,N,D]
+    cell: Tensor  # [L,N,D]
+    feed: Tensor | None = None  # [N,M] expected context of the step before, with input feeding
+
+    def select(self, index: Tensor) -> "DecoderState":
+        """The rows at `index`, in that order."""
+        feed = None if self.feed is None else self.feed.index_select(0, index)
+        return DecoderState(self.hidden.index_select(1, index), self.cell.index_select(1, index), feed)
+
+
+class Decoder(nn.Module):
+    """An LSTM over target words and, with input feeding, over the contexts of the steps before."""
+
+    def __init__(self, input_size: int, size: int, *, feed_size: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        self.feed_size = feed_size
+        self.lstm = nn.LSTM(
+            input_size + feed_size, size, layers, batch_first=True, dropout=dropout if layers > 1 else 0
+        )
+
+    def all_steps(self, inputs: Tensor, state: DecoderState) -> Tensor:
+        """Outputs [B,T,D] for inputs [B,T,E], without input feeding."""
+        return self.lstm(inputs, (state.hidden, state.cell))[0]
+
+    def start_stepping(self, inputs: Tensor) -> "Stepper":
+        """Prepare to run step by step: whatever does not wait for the step before is computed at once."""
+        return Stepper(self, inputs)
+
+
+class Stepper:
+    """The decoder with input feeding over given words: the loop holds only what has to wait."""
+
+    def __init__(self, decoder: Decoder, inputs: Tensor) -> None:
+        lstm = decoder.lstm
+        words = inputs.shape[-1]
+        first = lstm.weight_ih_l0
+        self.dropout = lstm.dropout if lstm.training else 0.0
+        self.gates = F.linear(inputs, first[:, :words], lstm.bias_ih_l0 + lstm.bias_hh_l0).unbind(
+            1
+        )  # T × [B,4D]
+        self.weights = [torch.cat([first[:, words:], lstm.weight_hh_l0], dim=1).t()]
+        self.biases: list[Tensor | None] = [None]
+        for layer in range(1, lstm.num_layers):
+            pair = [getattr(lstm, f"weight_{kind}_l{layer}") for kind in ("ih", "hh")]
+            self.weights.append(torch.cat(pair, dim=1).t())
+            self.biases.append(getattr(lstm, f"bias_ih_l{layer}") + getattr(lstm, f"bias_hh_l{layer}"))
+
+    def start(self, state: DecoderState) -> list[tuple[Tensor, Tensor]]:
+        """Hidden and cell state of every layer."""
+        return list(zip(state.hidden.unbind(0), state.cell.unbind(0), strict=True))
+
+    def step(
+        self, number: int, feed: Tensor, layers: list[tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """One step: the top output [B,D] and the new state of every layer."""
+        after: list[tuple[Tensor, Tensor]] = []
+        below = feed
+        for layer, (hidden, cell) in enumerate(layers):
+            bias = self.gates[number] if layer == 0 else self.biases[layer]
+            assert bias is not None
+            if layer and self.dropout:
+                below = F.dropout(below, self.dropout)
+            gates = torch.addmm(bias, torch.cat([below, hidden], dim=1), self.weights[layer])
+            after.append(_cell(gates, cell))
+            below = after[-1][0]
+        return below, after
+
+
+def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    into, keep, new, out = gates.chunk(4, dim=1)
+    cell = torch.sigmoid(keep) * cell + torch.sigmoid(into) * torch.tanh(new)
+    return torch.sigmoid(out) * torch.tanh(cell), cell

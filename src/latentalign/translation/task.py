@@ -1,0 +1,145 @@
+"""Translation as a task: what the trainer asks for, with two files of parallel text behind it."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from latentalign.errors import UserError
+from latentalign.files import write_atomic
+from latentalign.translation.assets import TranslationAssets
+from latentalign.translation.config import DataConfig, ModelConfig, PairFiles
+from latentalign.translation.corpus import Corpus, Filter, Pair, build_corpus, name_of, read_pairs
+from latentalign.translation.dataset import TranslationDataset
+from latentalign.translation.model import TranslationModel
+from latentalign.translation.shards import read_shard, write_shard
+from latentalign.translation.tokenizer import count_words, learn_tokenizers
+
+Log = Callable[[str], None]
+_SPLITS = ("train", "valid")
+_PREPARED = "prepared.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Tokenizers and data of a run."""
+
+    assets: TranslationAssets
+    train: TranslationDataset
+    valid: TranslationDataset
+
+
+class TranslationTask:
+    """Sentences of one language into another, with an alignment behind every word."""
+
+    name = "translation"
+    DataConfig = DataConfig
+    ModelConfig = ModelConfig
+
+    def prepare(self, data: DataConfig, model: ModelConfig, *, folder: Path, seed: int, log: Log) -> Prepared:
+        """Learn the tokenizers (or find them in `folder`), keep them there, and tokenise the corpora."""
+        if data.prepared is not None:
+            return self._from_prepared(data, folder, log)
+        assets = self._assets(data, folder, log)
+        datasets = {}
+        for split in _SPLITS:
+            files = getattr(data, split)
+            corpus = build_corpus(_pairs(data, files), assets, keep=_filter(data, split), name=name_of(files))
+            log(str(corpus.report))
+            datasets[split] = _dataset(corpus, data)
+        return Prepared(assets, datasets["train"], datasets["valid"])
+
+    def _assets(self, data: DataConfig, folder: Path, log: Log) -> TranslationAssets:
+        if (folder / "vocabulary.json").exists():
+            return TranslationAssets.load(folder)
+        source, target = (count_words(pair[side] for pair in _pairs(data, data.train)) for side in (0, 1))
+        if not source or not target:
+            raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
+        tokenizers = learn_tokenizers(source, target, config=data.tokenizer)
+        assets = TranslationAssets(*tokenizers, source_end=data.source_end)
+        assets.save(folder)
+        log(
+            f"tokenizer: {data.tokenizer.kind}, {len(assets.source)} source and {len(assets.target)} target "
+            f"pieces from {len(source)} and {len(target)} different words"
+        )
+        return assets
+
+    def _from_prepared(self, data: DataConfig, folder: Path, log: Log) -> Prepared:
+        assert data.prepared is not None
+        shards = Path(data.prepared)
+        _check_settings(data, shards)
+        assets = TranslationAssets.load(shards)
+        assets.save(folder)
+        corpora = {split: read_shard(shards, split) for split in _SPLITS}
+        for corpus in corpora.values():
+            log(f"{corpus.report} (prepared in {shards})")
+        return Prepared(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
+
+    def prepare_files(self, data: DataConfig, model: ModelConfig, *, to: Path, seed: int, log: Log) -> None:
+        """Tokenise the corpora once into a folder for `data.prepared`."""
+        to.mkdir(parents=True, exist_ok=True)
+        assets = self._assets(data, to, log)
+        for split in _SPLITS:
+            files = getattr(data, split)
+            keep = _filter(data, split)
+            report = write_shard(
+                to, split, pairs=_pairs(data, files), assets=assets, keep=keep, name=name_of(files)
+            )
+            log(str(report))
+        write_atomic(
+            to / _PREPARED, json.dumps(_settings(data), indent=2) + "\n"
+        )  # last: the folder is whole
+
+    def load_assets(self, folder: Path) -> TranslationAssets:
+        """The tokenizers of a run folder."""
+        return TranslationAssets.load(folder)
+
+    def build_model(
+        self, model: ModelConfig, assets: TranslationAssets, *, needs_posterior: bool
+    ) -> TranslationModel:
+        """A fresh model for these tokenizers."""
+        return TranslationModel(
+            model,
+            source_size=len(assets.source),
+            target_size=len(assets.target),
+            needs_posterior=needs_posterior,
+        )
+
+    def dataset(
+        self, assets: TranslationAssets, *, source: str | Path, target: str | Path, batch_size: int = 64
+    ) -> TranslationDataset:
+        """Pairs to evaluate on: all of them but those with an empty side."""
+        files = PairFiles(source=str(source), target=str(target))
+        corpus = build_corpus(read_pairs(files), assets, keep=Filter(), name=name_of(files))
+        return TranslationDataset(corpus, batch_size=batch_size)
+
+
+def _pairs(data: DataConfig, files: PairFiles) -> Iterator[Pair]:
+    return read_pairs(files, data.path)
+
+
+def _filter(data: DataConfig, split: str) -> Filter:
+    return Filter.of(data) if split == "train" else Filter()  # nobody chooses what to be validated on
+
+
+def _dataset(corpus: Corpus, data: DataConfig) -> TranslationDataset:
+    return TranslationDataset(corpus, batch_by=data.batch_by, batch_size=data.batch_size)
+
+
+def _settings(data: DataConfig) -> dict:
+    """What a prepared folder depends on."""
+    names = {"train", "valid", "tokenizer", "source_end", "max_length", "max_ratio"}
+    return data.model_dump(mode="json", include=names)
+
+
+def _check_settings(data: DataConfig, shards: Path) -> None:
+    path = shards / _PREPARED
+    if not path.is_file():
+        raise UserError(f"{path}: missing; expected a folder written by `latentalign prepare`")
+    found, wanted = json.loads(path.read_text(encoding="utf-8")), _settings(data)
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise UserError(
+                f"{shards}: prepared with data.{key} = {json.dumps(found.get(key))}, but the recipe says "
+                f"{json.dumps(value)}; run `latentalign prepare` again"
+            )

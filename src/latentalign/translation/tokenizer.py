@@ -1,0 +1,247 @@
+"""Text to pieces and back, with the word every piece belongs to.
+
+A word is what stands between white space. Words are segmented one by one, so the map from pieces to words is
+exact whatever the pieces look like, and decoding gives back every word as it was.
+"""
+
+import io
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from latentalign.errors import UserError
+from latentalign.translation.config import TokenizerConfig
+
+PAD, UNKNOWN, START, END = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+_SPACE_MARK = "\u2581"  # sentencepiece's own mark at the start of a word
+_ESCAPED_MARK = "\U0010fffd"  # the same character in the text; a private code point nobody uses
+_CACHE_LIMIT = 2_000_000  # words; text follows Zipf's law, nearly every word is found here
+
+
+class Tokenizer(ABC):
+    """Pieces of one language: numbers 0..len−1, the first four being `SPECIALS`."""
+
+    def __init__(self, pieces: Sequence[str], surfaces: Sequence[bytes], starts: Sequence[bool]) -> None:
+        self.pieces = list(pieces)
+        self._surfaces = list(surfaces)
+        self._starts = list(starts)
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @abstractmethod
+    def _segment(self, word: str) -> tuple[int, ...]:
+        """The pieces of one word, at least one."""
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        """The pieces of one word (no white space inside)."""
+        ids = self._cache.get(word)
+        if ids is None:
+            ids = self._segment(word)
+            if len(self._cache) < _CACHE_LIMIT:
+                self._cache[word] = ids
+        return ids
+
+    def encode(self, sentence: str) -> list[int]:
+        """The pieces of a sentence, without start and end marks."""
+        ids: list[int] = []
+        for word in sentence.split():
+            ids.extend(self._cache.get(word) or self.encode_word(word))
+        return ids
+
+    def encode_words(self, sentence: str) -> tuple[list[int], list[int]]:
+        """The pieces of a sentence and, for every piece, the index of its word in ``sentence.split()``."""
+        ids: list[int] = []
+        words: list[int] = []
+        for index, word in enumerate(sentence.split()):
+            found = self.encode_word(word)
+            ids.extend(found)
+            words.extend([index] * len(found))
+        return ids, words
+
+    def decode_words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
+        """The words that the pieces spell, and the word of every piece (−1: of none, as end marks)."""
+        groups: list[bytearray] = []
+        group_of: list[int] = []
+        for number in ids:
+            if number in (PAD, START, END):
+                group_of.append(-1)
+                continue
+            if self._starts[number] or not groups:
+                groups.append(bytearray())
+            groups[-1] += self._surfaces[number]
+            group_of.append(len(groups) - 1)
+        # bytes a model made up may spell white space or nothing at all: a word has neither
+        texts = ["".join(group.decode("utf-8", errors="replace").split()) for group in groups]
+        texts = [text.replace(_ESCAPED_MARK, _SPACE_MARK) for text in texts]
+        before = [0, *accumulate(bool(text) for text in texts)]  # words up to every group
+        index_of = [before[group] if text else -1 for group, text in enumerate(texts)]
+        words = [text for text in texts if text]
+        return words, [index_of[group] if group >= 0 else -1 for group in group_of]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that the pieces spell."""
+        return " ".join(self.decode_words(ids)[0])
+
+
+class WhitespaceTokenizer(Tokenizer):
+    """Every word is a piece; words outside the vocabulary are unknown."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        pieces = [*SPECIALS, *words]
+        super().__init__(pieces, [piece.encode() for piece in pieces], [True] * len(pieces))
+        self._index = {word: number + len(SPECIALS) for number, word in enumerate(words)}
+
+    @property
+    def words(self) -> list[str]:
+        return self.pieces[len(SPECIALS) :]
+
+    def _segment(self, word: str) -> tuple[int, ...]:
+        return (self._index.get(word, UNKNOWN),)
+
+
+class BpeTokenizer(Tokenizer):
+    """A sentencepiece model, narrowed to the pieces that one language uses.
+
+    `kept` are numbers of the sentencepiece model; a piece outside of them is spelt with shorter ones, so that
+    a joint model does not give every language the other's vocabulary to choose from.
+    """
+
+    def __init__(self, model: bytes, kept: Sequence[int] | None = None) -> None:
+        import sentencepiece
+
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError:
+            raise UserError("tokenizer: expected a sentencepiece model, found something else") from None
+        processor = self._processor
+        self.kept = list(range(len(processor))) if kept is None else list(kept)
+        pieces = [processor.id_to_piece(number) for number in self.kept]
+        self._number = {kept: number for number, kept in enumerate(self.kept)}
+        self._of_piece = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
+        byte = [processor.is_byte(number) for number in self.kept]
+        surfaces = [_surface(piece, is_byte) for piece, is_byte in zip(pieces, byte, strict=True)]
+        surfaces[UNKNOWN] = "⁇".encode()
+        starts = [piece.startswith(_SPACE_MARK) and not b for piece, b in zip(pieces, byte, strict=True)]
+        super().__init__(pieces, surfaces, starts)
+        self._longest = max(len(piece) for piece in pieces)
+
+    def _segment(self, word: str) -> tuple[int, ...]:
+        numbers = self._processor.encode(word.replace(_SPACE_MARK, _ESCAPED_MARK))
+        result: list[int] = []
+        for number in numbers:
+            known = self._number.get(number)
+            result.extend(
+                (known,) if known is not None else self._respell(self._processor.id_to_piece(number))
+            )
+        return tuple(result)
+
+    def _respell(self, piece: str) -> list[int]:
+        """Longest pieces first, from the left; single characters are always there."""
+        result: list[int] = []
+        start = 0
+        while start < len(piece):
+            for end in range(min(len(piece), start + self._longest), start, -1):
+                number = self._of_piece.get(piece[start:end])
+                if number is not None:
+                    break
+            else:
+                number, end = UNKNOWN, start + 1
+            result.append(number)
+            start = end
+        return result
+
+
+def _surface(piece: str, is_byte: bool) -> bytes:
+    if is_byte:
+        return bytes([int(piece[3:5], 16)])
+    return piece.removeprefix(_SPACE_MARK).encode()
+
+
+def count_words(sentences: Iterable[str]) -> Counter[str]:
+    """How often every word occurs."""
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(sentence.split())
+    return counts
+
+
+def learn_tokenizers(
+    source: Counter[str], target: Counter[str], *, config: TokenizerConfig
+) -> tuple[Tokenizer, Tokenizer]:
+    """Learn the pieces of both languages from the counts of their words."""
+    if config.kind == "whitespace":
+        return _frequent_words(source, config), _frequent_words(target, config)
+    if config.joint:
+        model = _learn_bpe(source + target, config)
+        return _narrowed(model, source), _narrowed(model, target)
+    return _narrowed(_learn_bpe(source, config), source), _narrowed(_learn_bpe(target, config), target)
+
+
+def _frequent_words(counts: Counter[str], config: TokenizerConfig) -> Tokenizer:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.size]
+    return WhitespaceTokenizer([word for word, count in ordered if count >= config.minimum_count])
+
+
+def _learn_bpe(counts: Counter[str], config: TokenizerConfig) -> bytes:
+    import sentencepiece
+
+    writer = io.BytesIO()
+    # sorted, so that the same text in another order gives the same pieces; the longest "words" are noise that
+    # sentencepiece would refuse
+    lines = (
+        f"{word.replace(_SPACE_MARK, _ESCAPED_MARK)}\t{count}"
+        for word, count in sorted(counts.items())
+        if len(word) <= 1000
+    )
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_writer=writer,
+            input_format="tsv",
+            model_type="bpe",
+            vocab_size=config.size + (256 if config.byte_fallback else 0),
+            hard_vocab_limit=False,  # a small corpus has fewer pieces than asked for
+            normalization_rule_name="identity",
+            byte_fallback=config.byte_fallback,
+            character_coverage=config.character_coverage,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=START,
+            eos_id=END,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise UserError(
+            f"tokenizer: cannot learn {config.size} pieces from {len(counts)} different words "
+            f"({str(error).split('] ')[-1].strip()}); try another data.tokenizer.size"
+        ) from None
+    return writer.getvalue()
+
+
+def _narrowed(model: bytes, counts: Counter[str]) -> BpeTokenizer:
+    """Keep what this language needs: pieces it uses, every character, and bytes that can occur."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    kept = set(range(len(SPECIALS)))
+    for word in counts:
+        kept.update(processor.encode(word.replace(_SPACE_MARK, _ESCAPED_MARK)))
+    pieces = [processor.id_to_piece(number) for number in range(len(processor))]
+    characters = {piece for number, piece in enumerate(pieces) if len(piece) == 1 and number >= len(SPECIALS)}
+    for number, piece in enumerate(pieces):
+        if processor.is_byte(number):
+            value = int(piece[3:5], 16)
+            written = value < 0x80 and (chr(value) in characters or chr(value).isspace())
+            impossible = value in (0xC0, 0xC1) or value > 0xF4  # never in UTF-8
+            if not written and not impossible:
+                kept.add(number)
+        elif piece in characters:
+            kept.add(number)
+    return BpeTokenizer(model, sorted(kept))
