@@ -1,0 +1,68 @@
+# Everything runs inside .venv, which is made from requirements.lock on first use and again when the lock changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo inspect test test-slow check lint types docs format bench bench-objectives bench-distributed \
+        bench-server lock clean
+
+demo: $(READY)
+	$(BIN)/latentalign demo --out demo
+
+inspect: $(READY)
+	test -f demo/variational/model.safetensors || $(BIN)/latentalign demo --out demo
+	$(BIN)/latentalign serve demo/variational demo/soft
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow --timeout 3600
+
+check: lint types docs test
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.translation
+
+bench-objectives: $(READY)
+	$(BIN)/python -m benchmarks.objectives
+
+bench-distributed: $(READY)
+	$(BIN)/python -m benchmarks.distributed
+
+bench-server: $(READY)
+	$(BIN)/python -m benchmarks.server
+
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+# after changing the dependencies in pyproject.toml
+lock:
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet torch==2.13.0 hatchling editables
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	{ grep '^#' requirements.lock; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > .lock.new
+	mv .lock.new requirements.lock
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) demo site bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis
