@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentalign.alignment import Categorical, ContextLikelihood
+from latentalign.alignment import Bound, Categorical, ContextLikelihood, Objective
 from tests import oracles
 from tests.oracles import Number
 
@@ -49,7 +49,7 @@ class Problem:
         leaves = self.leaves()
         if not objective.requires_grad:
             return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-        slopes = torch.autograd.grad(objective, list(leaves.values()), allow_unused=True)
+        slopes = torch.autograd.grad(objective, list(leaves.values()), allow_unused=True, retain_graph=True)
         return {
             name: torch.zeros_like(leaf) if slope is None else slope
             for (name, leaf), slope in zip(leaves.items(), slopes, strict=True)
@@ -140,6 +140,11 @@ class Plain:
             slopes = oracles.gradient(at, point)
             result[name] = torch.tensor(slopes, dtype=torch.float64).reshape(shape)
         return result
+
+
+def evaluate(problem: Problem, objective: Objective, **options: Any) -> Bound:
+    posterior = problem.posterior() if objective.needs_posterior else None
+    return objective(problem.prior(), problem.likelihood(), posterior=posterior, **options)
 
 
 def nest(flat: list[Number], shape: list[int]) -> Any:

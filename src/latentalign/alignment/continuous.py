@@ -126,9 +126,10 @@ class LogisticNormal(ContinuousLatent):
         return zero_where_masked(terms, self.mask).sum(dim=-1)
 
     def _square(self, difference: Tensor) -> Tensor:
+        # Σ λ v² − (Σ λ v)²/Σ λ, centred first: a difference of squares would drown in a common shift
         precision = self.scale**-2
-        cross = self._sum(precision * difference) ** 2
-        return self._sum(precision * difference**2) - cross / self._sum(precision.expand_as(self.loc))
+        centre = self._sum(precision * difference) / self._sum(precision.expand_as(self.loc))
+        return self._sum(precision * (difference - centre[..., None]) ** 2)
 
     def _log_determinant(self) -> Tensor:
         return 2 * self._sum(self.scale.log()) + self._sum(self.scale**-2).log()

@@ -36,7 +36,7 @@ def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
     value = masked_logsumexp(joint, prior.support)
     with torch.no_grad():
         responsibilities = (joint - value[..., None]).exp()
-        expected = (responsibilities * log_f).sum(dim=-1)
+        expected = _expected(responsibilities, log_f)
     return ExactMarginal(value.detach(), value, responsibilities, expected)
 
 
@@ -62,12 +62,18 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
         kept = (responsibilities > prune) | _top(joint, 1)
         unseen = prior.probs.masked_fill(seen, 0.0).sum(dim=-1)
         # what was not evaluated adds at most its prior mass to the sum
-        dropped = responsibilities.masked_fill(kept, 0.0).sum(dim=-1) + unseen / (unseen + value.exp())
-        expected = (responsibilities * log_f).sum(dim=-1)
+        share = torch.sigmoid(unseen.log() - value)
+        dropped = share + (1 - share) * responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
+        expected = _expected(responsibilities, log_f)
     differentiable = likelihood.everywhere(kept)
     terms = responsibilities * (zero_where_masked(log_prior, seen) + differentiable)
     twin = terms.sum(dim=-1)
     return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
+
+
+def _expected(responsibilities: Tensor, log_f: Tensor) -> Tensor:
+    # a position that cannot give the output (log f = −inf) has responsibility 0 and adds nothing
+    return (responsibilities * zero_where_masked(log_f, responsibilities > 0)).sum(dim=-1)
 
 
 def _top(scores: Tensor, count: int) -> Tensor:

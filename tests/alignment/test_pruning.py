@@ -1,0 +1,97 @@
+"""Pruned sums against dense ones: the error stays within the mass that is reported as dropped."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from latentalign.alignment import ContextLikelihood, Elbo, Enumerate, Hard, Marginal, Wake
+from tests.alignment import problems
+from tests.alignment.problems import EXACT, Problem, evaluate
+
+
+def test_prune_zero_is_the_dense_sum() -> None:
+    problem = problems.make(6, lengths=(5, 3))
+    for dense, pruned in (
+        (Marginal(), Marginal(prune=0.0)),
+        (Hard(), Hard(Enumerate(prune=0.0))),
+        (Wake(), Wake(prune=0.0)),
+    ):
+        assert torch.equal(evaluate(problem, dense).value, evaluate(problem, pruned).value)
+
+
+def spread(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Largest and smallest log f over real positions, [B,T]."""
+    mask = problem.mask[:, None].expand_as(problem.prior_scores)
+    logs = problem.likelihood().everywhere(mask).detach()
+    return logs.masked_fill(~mask, -math.inf).amax(-1), logs.masked_fill(~mask, math.inf).amin(-1)
+
+
+@pytest.mark.parametrize("prune", [1e-9, 0.003, 0.03, 0.2])
+@pytest.mark.parametrize("seed", range(4))
+def test_pruned_marginal_errs_by_no_more_than_the_mass_it_reports(seed: int, prune: float) -> None:
+    problem = problems.make(seed, lengths=(8, 5), steps=4, spread=2.0)
+    dense, pruned = evaluate(problem, Marginal()), evaluate(problem, Marginal(prune=prune))
+    dropped = pruned.diagnostics["dropped_mass"]
+    assert ((dropped >= 0) & (dropped < 1)).all()
+    # log Σ_seen ≤ log Σ_all ≤ log Σ_seen − log(1 − dropped)
+    gap = dense.value - pruned.value
+    assert (gap >= -1e-12).all()
+    assert (gap <= -torch.log1p(-dropped) + 1e-12).all()
+    torch.testing.assert_close(pruned.surrogate, pruned.value, **EXACT)
+    # in the prior's scores the gradient is r − p, so its absolute errors sum to at most twice the mass
+    exact = problem.gradients(dense.surrogate.sum())["prior_scores"]
+    found = problem.gradients(pruned.surrogate.sum())["prior_scores"]
+    assert ((exact - found).abs().sum(dim=-1) <= 2 * dropped + 1e-12).all()
+    if prune == 1e-9:
+        problems.assert_same_gradients(
+            problem.gradients(pruned.surrogate.sum()),
+            problem.gradients(dense.surrogate.sum()),
+            rtol=1e-6,
+            atol=1e-6,
+        )
+    elif prune == 0.2:
+        assert dropped.max() > 0.01
+
+
+def test_pruned_marginal_asks_for_few_pairs_once_the_prior_is_sharp() -> None:
+    problem = problems.make(0, lengths=(30,), steps=6, spread=1.0)
+    problem.prior_scores = (8 * problem.prior_scores.detach()).requires_grad_()
+    differentiated = []
+
+    def head(context: Tensor, query: Tensor) -> Tensor:
+        differentiated.append((context.shape[0], torch.is_grad_enabled()))
+        return problem.head(context, query)
+
+    f = ContextLikelihood(head, problem.values, problem.queries, problem.targets, width=3)
+    Marginal(prune=0.01)(problem.prior(), f)
+    assert sum(count for count, _ in differentiated) < 0.4 * 30 * 6
+    assert sum(count for count, graph in differentiated if graph) <= 3 * 6
+
+
+@pytest.mark.parametrize("prune", [0.003, 0.03, 0.2])
+@pytest.mark.parametrize("seed", range(3))
+def test_pruned_enumeration_errs_by_no_more_than_the_mass_it_reports(seed: int, prune: float) -> None:
+    problem = problems.make(seed, lengths=(8, 5), steps=4, spread=2.0)
+    dense, pruned = evaluate(problem, Elbo()), evaluate(problem, Elbo(Enumerate(prune=prune)))
+    dropped = pruned.diagnostics["dropped_mass"]
+    posterior = problem.posterior().probs.detach()
+    left_out = posterior.masked_fill(posterior > prune, 0.0).sum(dim=-1)
+    assert (dropped <= left_out + 1e-12).all()  # the likeliest position always stays
+    high, low = spread(problem)
+    assert ((dense.value - pruned.value).abs() <= dropped * (high - low) + 1e-12).all()
+    torch.testing.assert_close(pruned.kl, dense.kl)
+    if prune == 0.2:
+        assert dropped.max() > 0.01
+        assert (dense.value - pruned.value).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("prune", [0.003, 0.2])
+def test_pruned_wake_still_fits_q_to_nearly_the_responsibilities(prune: float) -> None:
+    problem = problems.make(1, lengths=(8, 5), steps=4, spread=2.0)
+    dense, pruned = evaluate(problem, Wake()), evaluate(problem, Wake(prune=prune))
+    dropped = pruned.diagnostics["dropped_mass"]
+    exact = problem.gradients(dense.surrogate.sum())["posterior_scores"]
+    found = problem.gradients(pruned.surrogate.sum())["posterior_scores"]
+    assert ((exact - found).abs().sum(dim=-1) <= 2 * dropped + 1e-12).all()
