@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from latentalign.alignment.metrics import AlignmentError, alignment_error_rate
 from latentalign.errors import UserError
 from latentalign.files import read_lines
 
@@ -159,59 +160,9 @@ def symmetrisation(
 # --- error rate ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AlignmentScore:
-    """Counts over a corpus; the rates follow from the sums, as is usual for AER."""
-
-    pairs: int
-    predicted: int
-    sure: int
-    possible: int  # sure ones included
-    predicted_sure: int
-    predicted_possible: int
-
-    @property
-    def aer(self) -> float:
-        """1 - (|A and S| + |A and P|) / (|A| + |S|); 0 if there is nothing to find and nothing found."""
-        total = self.predicted + self.sure
-        return 1.0 - (self.predicted_sure + self.predicted_possible) / total if total else 0.0
-
-    @property
-    def precision(self) -> float:
-        return self.predicted_possible / self.predicted if self.predicted else 1.0
-
-    @property
-    def recall(self) -> float:
-        return self.predicted_sure / self.sure if self.sure else 1.0
-
-    @property
-    def f1(self) -> float:
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
-
-    def to_dict(self) -> dict[str, float | int]:
-        rates = {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
-        counts = {
-            "pairs": self.pairs,
-            "predicted": self.predicted,
-            "sure": self.sure,
-            "possible": self.possible,
-        }
-        return {**rates, **counts}
-
-
-def score_links(predicted: Iterable[Links], gold: Iterable[Links]) -> AlignmentScore:
-    """Compare the links of as many pairs; a predicted link counts whatever its mark."""
-    counts = [0] * 6
-    for one, other in zip(predicted, gold, strict=True):
-        found = one.all
-        row = (
-            1,
-            len(found),
-            len(other.sure),
-            len(other.all),
-            len(found & other.sure),
-            len(found & other.all),
-        )
-        counts = [total + more for total, more in zip(counts, row, strict=True)]
-    return AlignmentScore(*counts)
+def score_links(predicted: Iterable[Links], gold: Iterable[Links]) -> AlignmentError:
+    """Alignment error rate over as many pairs; a predicted link counts whatever its mark."""
+    found, known = list(predicted), list(gold)
+    return alignment_error_rate(
+        [links.all for links in found], [links.sure for links in known], [links.possible for links in known]
+    )

@@ -1,0 +1,227 @@
+"""Word alignments of sentence pairs from a trained model, with a probability on every link.
+
+From pieces to words: the probability that target word j is linked to source word i is the mean over the
+pieces of j of the sum over the pieces of i. A piece's alignment lands on one piece of the source, so the sum
+is the chance that it lands in word i; the mean is the chance for a piece of j drawn at random. Every row is
+then a distribution over source words; what it lacks to 1 lies on the end mark of the source: no word.
+
+The score of a pair is its mean log-probability log p(y|x) per target piece (end included), marginal over the
+alignment: a pair whose target does not follow from its source comes last.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.marginal import exact_marginal
+from latentalign.alignment.prediction import Sampled
+from latentalign.alignment.problem import AlignmentProblem
+from latentalign.errors import UserError
+from latentalign.translation.assets import TranslationAssets
+from latentalign.translation.dataset import make_batch
+from latentalign.translation.links import Link, symmetrisation
+
+SOURCES = ("posterior", "prior", "exact")
+_PRUNE = 1e-4  # positions that cannot reach this share of p(y|x) are left out of scores and exact posteriors
+
+
+@dataclass(frozen=True)
+class PairAlignment:
+    """What a model says about one pair. Matrices are [target words, source words]."""
+
+    source_words: list[str]
+    target_words: list[str]
+    prior: np.ndarray  # p(z | x, y so far): what the translator looks at
+    posterior: np.ndarray | None = None  # q(z | x, y) of the inference network
+    exact: np.ndarray | None = None  # p(z | x, y so far and now), by Bayes' rule from prior and likelihood
+    score: float | None = None  # mean log p(y|x) per target piece
+
+    def probs(self, by: str) -> np.ndarray:
+        """The matrix of that name; `posterior` has to be there."""
+        found = {"prior": self.prior, "posterior": self.posterior, "exact": self.exact}[by]
+        if found is None:
+            raise ValueError(f"{by} was not asked for")
+        return found
+
+
+def word_probs(
+    probs: Tensor, target_words: Sequence[int], source_words: Sequence[int], *, shape: tuple[int, int]
+) -> np.ndarray:
+    """Probabilities of pieces [T,S] as those of words (`shape`), given every piece's word (−1: none)."""
+    columns = torch.tensor(source_words)
+    rows = torch.tensor(target_words)
+    real_columns, real_rows = columns >= 0, rows >= 0
+    probs = probs[: len(rows), : len(columns)].double()
+    by_source = probs.new_zeros(len(rows), shape[1])
+    by_source.index_add_(1, columns[real_columns], probs[:, real_columns])
+    total = probs.new_zeros(shape).index_add_(0, rows[real_rows], by_source[real_rows])
+    pieces = torch.bincount(rows[real_rows], minlength=shape[0])
+    return (total / pieces.clamp_min(1)[:, None]).numpy()
+
+
+class Aligner:
+    """Aligns pairs of sentences with one trained model."""
+
+    def __init__(self, model: Any, assets: TranslationAssets, *, batch_pieces: int = 4096) -> None:
+        self.model = model.eval()
+        self.assets = assets
+        self.batch_pieces = batch_pieces
+
+    @property
+    def has_posterior(self) -> bool:
+        """Whether the model was trained with an inference network."""
+        return len(self.model.phi()) > 0
+
+    def check(self, by: str) -> None:
+        """Refuse a kind of link that this model cannot give."""
+        if by not in SOURCES:
+            raise UserError(f"by: expected one of {', '.join(SOURCES)}, got {by!r}")
+        if by == "posterior" and not self.has_posterior:
+            raise UserError(
+                "by: this run was trained without an inference network, so it has no posterior; "
+                "use prior, or exact for the posterior by Bayes' rule"
+            )
+
+    def align(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        exact: bool = False,
+        score: bool = False,
+        window: int = 2048,
+    ) -> Iterator[PairAlignment]:
+        """Align pairs in their order; `exact` posteriors and scores cost the likelihood, so ask for them."""
+        stream = iter(pairs)
+        while chunk := list(islice(stream, window)):
+            yield from self.align_pieces([self.encode(*pair) for pair in chunk], exact=exact, score=score)
+
+    def encode(self, source: str, target: str) -> "PairPieces":
+        """The pieces of a pair, with the word that each belongs to."""
+        return PairPieces(
+            source.split(),
+            target.split(),
+            *self.assets.encode_source(source),
+            *self.assets.encode_target(target),
+        )
+
+    def align_pieces(
+        self, pairs: Sequence["PairPieces"], *, exact: bool = False, score: bool = False
+    ) -> list[PairAlignment]:
+        """Align pairs that are already in pieces, in batches of similar lengths."""
+        results = [_empty(pair) for pair in pairs]
+        for group in self._groups(pairs):
+            aligned = self._align_batch([pairs[number] for number in group], exact=exact, score=score)
+            for number, alignment in zip(group, aligned, strict=True):
+                results[number] = alignment
+        return results
+
+    def _groups(self, encoded: Sequence["PairPieces"]) -> Iterator[list[int]]:
+        """Pairs of similar lengths, at most `batch_pieces` padded pieces a side; empty ones are left out."""
+        real = [n for n, pair in enumerate(encoded) if pair.source_words and pair.target_words]
+        real.sort(key=lambda n: (len(encoded[n].target), len(encoded[n].source)))
+        group: list[int] = []
+        longest = 0
+        for number in real:
+            longest = max(longest, len(encoded[number].target), len(encoded[number].source))
+            if group and longest * (len(group) + 1) > self.batch_pieces:
+                yield group
+                group = []
+                longest = max(len(encoded[number].target), len(encoded[number].source))
+            group.append(number)
+        if group:
+            yield group
+
+    @torch.no_grad()
+    def _align_batch(
+        self, pairs: Sequence["PairPieces"], *, exact: bool, score: bool
+    ) -> Iterator[PairAlignment]:
+        batch = make_batch([pair.source for pair in pairs], [pair.target for pair in pairs])
+        device = next(self.model.parameters()).device
+        problem = self.model.problem(batch.to(device), with_posterior=self.has_posterior)
+        log_probs, responsibilities = _likelihood(problem, exact=exact, score=score)
+        tables = {"prior": problem.prior.mean().cpu()}
+        if problem.posterior is not None:
+            tables["posterior"] = problem.posterior.mean().cpu()
+        if responsibilities is not None:
+            tables["exact"] = responsibilities.cpu()
+        for number, pair in enumerate(pairs):
+            shape = (len(pair.target_words), len(pair.source_words))
+            words = {
+                name: word_probs(table[number], pair.target_index, pair.source_index, shape=shape)
+                for name, table in tables.items()
+            }
+            value = None if log_probs is None else float(log_probs[number]) / len(pair.target)
+            yield PairAlignment(pair.source_words, pair.target_words, score=value, **words)
+
+
+@dataclass(frozen=True)
+class PairPieces:
+    """A pair as the model reads it: words, pieces, and the word of every piece (−1: none)."""
+
+    source_words: list[str]
+    target_words: list[str]
+    source: list[int]
+    source_index: list[int]
+    target: list[int]
+    target_index: list[int]
+
+
+def _likelihood(
+    problem: AlignmentProblem, *, exact: bool, score: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """log p(y|x) of every pair [B] and the exact posteriors [B,T,S], where asked for."""
+    if not exact and not score:
+        return None, None
+    if isinstance(problem.prior, Categorical):
+        marginal = exact_marginal(problem.prior, problem.likelihood, prune=_PRUNE)
+        value, responsibilities = marginal.value, marginal.responsibilities if exact else None
+    elif exact:
+        raise UserError(
+            "by: the exact posterior needs a categorical alignment; this run's is relaxed, use prior"
+        )
+    else:
+        # a fixed seed: the same pair gets the same score every time
+        generator = torch.Generator(problem.weights.device).manual_seed(0)
+        value = Sampled(20).score(problem.prior, problem.likelihood, generator=generator)
+        responsibilities = None
+    return (value * problem.weights).sum(dim=1) if score else None, responsibilities
+
+
+def _empty(pair: PairPieces) -> PairAlignment:
+    """A pair with an empty side has no links and is as bad as pairs get."""
+    nothing = np.zeros((len(pair.target_words), len(pair.source_words)))
+    return PairAlignment(pair.source_words, pair.target_words, nothing, nothing, nothing, score=-float("inf"))
+
+
+def decode_links(probs: np.ndarray, *, threshold: float | None = None) -> dict[Link, float]:
+    """Links (source word, target word) with their probabilities.
+
+    Arg-max: every target word gets its likeliest source word, unless no word at all is likelier still. With a
+    threshold: every link of at least that probability.
+    """
+    if threshold is not None:
+        found = np.argwhere(probs >= threshold)
+    elif probs.size:
+        best = probs.argmax(axis=1)
+        linked = probs.max(axis=1) >= 1.0 - probs.sum(axis=1)
+        found = np.stack([np.arange(len(probs)), best], axis=1)[linked]
+    else:
+        found = np.empty((0, 2), dtype=int)
+    return {(int(i), int(j)): float(probs[j, i]) for j, i in found}
+
+
+def symmetrise(
+    forward: np.ndarray, backward: np.ndarray, method: str, *, threshold: float | None = None
+) -> dict[Link, float]:
+    """Links of two directions combined: `forward` is [target, source] words, `backward` [source, target]."""
+    combine_links, combine_probs = symmetrisation(method)
+    one = decode_links(forward, threshold=threshold)
+    other = {(i, j): p for (j, i), p in decode_links(backward, threshold=threshold).items()}
+    links = combine_links(frozenset(one), frozenset(other))
+    return {(i, j): combine_probs(float(forward[j, i]), float(backward[i, j])) for i, j in sorted(links)}

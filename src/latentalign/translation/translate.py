@@ -1,0 +1,169 @@
+"""Sentences in, translations out: batches by length inside, the order of the input outside."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.prediction import Exact, Predictor
+from latentalign.translation.align import Aligner, PairAlignment, PairPieces, decode_links
+from latentalign.translation.assets import TranslationAssets
+from latentalign.translation.dataset import pad
+from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.links import Link
+from latentalign.translation.model import TranslationModel
+from latentalign.translation.search import Hypothesis, SearchOptions, beam_search
+from latentalign.translation.tokenizer import END
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a sentence."""
+
+    text: str
+    score: float  # what hypotheses are ranked by
+    log_prob: float  # log p(y|x), end included
+    pieces: tuple[int, ...] = ()
+    alignment: PairAlignment | None = None
+
+    def links(self, by: str) -> dict[Link, float]:
+        """Arg-max links of the output words to the source words."""
+        return {} if self.alignment is None else decode_links(self.alignment.probs(by))
+
+
+class Translator:
+    """Translates with one trained model; every sentence independently of its neighbours."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        assets: TranslationAssets,
+        *,
+        options: SearchOptions | None = None,
+        predictor: Predictor | None = None,
+        batch_size: int = 64,
+        batch_pieces: int = 4096,
+        seed: int = 0,
+    ) -> None:
+        self.model = model.eval()
+        self.assets = assets
+        self.options = options or SearchOptions()
+        self.predictor = predictor or Exact()
+        self.batch_size, self.batch_pieces = batch_size, batch_pieces
+        self.device = next(model.parameters()).device
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.aligner = Aligner(model, assets)
+
+    @property
+    def links_by(self) -> str:
+        """The best links this model can give its outputs: its posterior, if need be by Bayes' rule."""
+        if self.aligner.has_posterior:
+            return "posterior"
+        return "exact" if self._categorical else "prior"
+
+    @property
+    def _categorical(self) -> bool:
+        scores = torch.zeros(1, 1, 1, device=self.device)
+        return isinstance(self.model.alignment(scores, None), Categorical)
+
+    def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
+        """The n best translations of every sentence; an empty sentence has the empty translation."""
+        pieces = [self.assets.source.encode(sentence) for sentence in sentences]
+        results = [[Translation("", 0.0, 0.0)] for _ in sentences]
+        for group in self._groups([len(found) for found in pieces]):
+            sources = [[*pieces[n], END] if self.assets.source_end else pieces[n] for n in group]
+            for number, hypotheses in zip(group, self._search(sources), strict=True):
+                results[number] = self._spell(hypotheses)
+        return self._align(sentences, results) if alignments else results
+
+    def stream(
+        self, lines: Iterable[Sequence[str]], *, alignments: bool = False
+    ) -> Iterator[list[Translation]]:
+        """Translate windows of sentences as they come (see `windows`), results one by one."""
+        for window in lines:
+            yield from self.translate(window, alignments=alignments)
+
+    def _groups(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Numbers of sentences of similar lengths, empty ones left out."""
+        order = sorted((n for n, length in enumerate(lengths) if length), key=lambda n: lengths[n])
+        start = 0
+        while start < len(order):
+            size = self.batch_size
+            # sorted, so the last of a group is its longest
+            while size > 1 and lengths[order[min(start + size, len(order)) - 1]] * size > self.batch_pieces:
+                size -= 1
+            yield order[start : start + size]
+            start += size
+
+    @torch.no_grad()
+    def _search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        tokens, mask = pad(sources)
+        memory = self.model.encode(tokens.to(self.device), mask.to(self.device))
+        decoder = PredictiveDecoder(self.model, self.predictor, self.generator)
+        lengths = mask.sum(1).to(self.device)
+        return beam_search(decoder, memory, self.model.start(memory), lengths, options=self.options)
+
+    def _spell(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Text of the n best; of several ways to spell the same text the best stays."""
+        found: dict[str, Translation] = {}
+        for hypothesis in hypotheses:
+            text = self.assets.target.decode(hypothesis.tokens)
+            if text not in found:
+                found[text] = Translation(
+                    text, hypothesis.score, hypothesis.log_prob, tuple(hypothesis.tokens)
+                )
+        return list(islice(found.values(), self.options.n_best))
+
+    def _align(
+        self, sentences: Sequence[str], results: Sequence[Sequence[Translation]]
+    ) -> list[list[Translation]]:
+        pairs = []
+        for sentence, translations in zip(sentences, results, strict=True):
+            source, source_index = self.assets.encode_source(sentence)
+            for translation in translations:
+                words, index = self.assets.target.decode_words(translation.pieces)
+                target, target_index = [*translation.pieces, END], [*index, -1]
+                pairs.append(PairPieces(sentence.split(), words, source, source_index, target, target_index))
+        aligned = iter(self.aligner.align_pieces(pairs, exact=self.links_by == "exact"))
+        return [
+            [Translation(t.text, t.score, t.log_prob, t.pieces, next(aligned)) for t in translations]
+            for translations in results
+        ]
+
+
+def windows(lines: Iterable[str], size: int, *, live: bool = False) -> Iterator[list[str]]:
+    """Group lines for translation.
+
+    `live` is for a pipe or a terminal: a window is whatever has arrived, so that a line is answered at once
+    when the writer waits for it, and many are batched when they come fast.
+    """
+    if not live:
+        stream = iter(lines)
+        while window := list(islice(stream, size)):
+            yield window
+        return
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=4 * size)
+    threading.Thread(target=_feed, args=(lines, arrived.put), daemon=True).start()
+    while True:
+        found = [arrived.get()]
+        while len(found) < size and not arrived.empty():
+            found.append(arrived.get())
+        yield [line for line in found if isinstance(line, str)]
+        if not isinstance(found[-1], str):
+            if found[-1] is not None:
+                raise found[-1]
+            return
+
+
+def _feed(lines: Iterable[str], put: Callable[[str | BaseException | None], None]) -> None:
+    try:
+        for line in lines:
+            put(line)
+    except BaseException as error:  # the reader's mistake belongs to the thread that translates
+        put(error)
+    else:
+        put(None)
