@@ -1,9 +1,9 @@
 """`latentalign answer`: one question to a run whose task answers questions.
 
 The command knows no task. It hands the options that were given to `task.answer(model, assets, request, *,
-predictor, top, generator)`, where `request` holds them by name (question, answer, features, image, story), and prints
-what comes back: `{"question", "answers": [{"answer", "probability"}], "evidence": [{"text", "prior",
-"posterior"?, "box"?}]}`. A task refuses the options that mean nothing to it with a UserError.
+predictor, top, generator)`, where `request` holds them by name (question, answer, features, image, story),
+and prints what comes back: `{"question", "answers": [{"answer", "probability"}], "evidence": [{"text",
+"prior", "posterior"?, "box"?}]}`. A task refuses the options that mean nothing to it with a UserError.
 """
 
 import json
@@ -19,9 +19,13 @@ def answer(
     run: Path = typer.Argument(..., help="Folder of a trained VQA or memory run."),
     question: str = typer.Option(..., "--question", "-q", help="The question, as a person would ask it."),
     features: Path | None = typer.Option(None, help="VQA: region features, a TSV file or a prepared folder."),
-    image: int | None = typer.Option(None, help="VQA: which image of the features (needed for more than one)."),
+    image: int | None = typer.Option(
+        None, help="VQA: which image of the features (needed for more than one)."
+    ),
     story: Path | None = typer.Option(None, help="Memory: text file, one sentence a line."),
-    given: str | None = typer.Option(None, "--answer", help="A known answer: shows where the posterior looks."),
+    given: str | None = typer.Option(
+        None, "--answer", help="A known answer: shows where the posterior looks."
+    ),
     inference: str = typer.Option("exact", help="exact, kmax:5, sample:20 or soft."),
     seed: int = typer.Option(0, help="Seed of sampled inference."),
     top: int = typer.Option(5, min=1, help="How many answers to list."),
@@ -37,7 +41,9 @@ def answer(
 
     loaded = load_run(run)
     if not hasattr(loaded.task, "answer"):
-        raise UserError(f"{run}: a run of task {loaded.task.name} answers no questions; expected vqa or memory")
+        raise UserError(
+            f"{run}: a run of task {loaded.task.name} answers no questions; expected vqa or memory"
+        )
     if (picture is None) != (output is None):
         raise UserError("a picture of the regions needs both --picture IMAGE and --output FILE.png")
     options = {

@@ -10,7 +10,7 @@ _NUMBERS = {
         ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
     )
 } | {"none": "0"}
-_PUNCTUATION = ";/[]\"{}()=+\\_-><@`,?!"
+_PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
 # the official pattern means "not between digits" but tests only what follows; kept as it is evaluated
 _PERIOD = re.compile(r"\.(?!\d)")

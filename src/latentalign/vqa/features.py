@@ -56,8 +56,8 @@ def _parse_line(line: str, *, place: str, dim: int | None) -> ImageRegions:
     fields = line.split("\t")
     if len(fields) != _FIELDS:
         raise UserError(
-            f"{place}: expected {_FIELDS} tab-separated fields (image_id, image_w, image_h, num_boxes, boxes, "
-            f"features), received {len(fields)}; the file looks truncated, fetch it again"
+            f"{place}: expected {_FIELDS} tab-separated fields (image_id, image_w, image_h, num_boxes, "
+            f"boxes, features), received {len(fields)}; the file looks truncated, fetch it again"
         )
     try:
         image_id, width, height, count = (int(float(field)) for field in fields[:4])
@@ -88,15 +88,17 @@ def _decode(text: str, *, name: str, count: int, dim: int | None, place: str) ->
     if not raw or len(raw) % size or (dim is not None and len(raw) != size * dim):
         received = f"{count} x {len(raw) // size}" if raw and not len(raw) % size else f"{len(raw)} bytes"
         raise UserError(
-            f"{place}: wrong size of {name}: expected {wanted} float32 values, received {received}; the line is "
-            "truncated or the files mix features of different models"
+            f"{place}: wrong size of {name}: expected {wanted} float32 values, received {received}; the line "
+            "is truncated or the files mix features of different models"
         )
     return np.frombuffer(raw, dtype="<f4").reshape(count, -1)
 
 
 def _check_boxes(boxes: np.ndarray, width: int, height: int, *, place: str) -> None:
     low, high = boxes[:, :2], boxes[:, 2:]
-    inside = (low >= -_EDGE).all(1) & (high <= np.array([width, height]) + _EDGE).all(1) & (low <= high).all(1)
+    inside = (
+        (low >= -_EDGE).all(1) & (high <= np.array([width, height]) + _EDGE).all(1) & (low <= high).all(1)
+    )
     if not inside.all():
         worst = int(np.flatnonzero(~inside)[0])
         raise UserError(
@@ -173,7 +175,9 @@ def _write_arrays(
         "repeated": repeated,
     }
     write_atomic(folder / "meta.json", json.dumps(meta, indent=1))
-    log(f"{meta['images']} images, {meta['regions']} regions of {dim} numbers ({repeated} repeated lines left out)")
+    log(
+        f"{meta['images']} images, {meta['regions']} regions of {dim} numbers; left out {repeated} repeated lines"
+    )
     return meta
 
 
@@ -192,7 +196,9 @@ class RegionFeatures:
             )
         meta = json.loads((self.folder / "meta.json").read_text())
         if meta.get("format") != _FORMAT:
-            raise UserError(f"{self.folder}: expected features of format {_FORMAT}; run `latentalign prepare` again")
+            raise UserError(
+                f"{self.folder}: expected features of format {_FORMAT}; run `latentalign prepare` again"
+            )
         self.dim: int = meta["dim"]
         self._boxes = np.load(self.folder / "boxes.npy", mmap_mode="r")
         self._offsets = np.load(self.folder / "offsets.npy")
@@ -202,7 +208,9 @@ class RegionFeatures:
         path = self.folder / "features.bin"
         expected = meta["regions"] * self.dim * dtype.itemsize
         if path.stat().st_size != expected:
-            raise UserError(f"{path}: expected {expected} bytes, found {path.stat().st_size}; prepare it again")
+            raise UserError(
+                f"{path}: expected {expected} bytes, found {path.stat().st_size}; prepare it again"
+            )
         with path.open("rb") as stream:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         self._features = np.frombuffer(self._map, dtype=dtype).reshape(-1, self.dim)
@@ -224,8 +232,8 @@ class RegionFeatures:
     def __getitem__(self, image_id: int) -> ImageRegions:
         if image_id not in self._rows:
             raise UserError(
-                f"{self.folder}: no features of image {image_id} among {len(self)} images; prepare the features "
-                "of every image that is asked about"
+                f"{self.folder}: no features of image {image_id} among {len(self)} images; prepare the "
+                "features of every image that is asked about"
             )
         row = self._rows[image_id]
         start, stop = self._offsets[row : row + 2]

@@ -48,7 +48,9 @@ def read_questions(path: str | Path) -> list[dict[str, Any]]:
 def read_examples(questions: str | Path, annotations: str | Path) -> list[Example]:
     """Every question with its annotation, in the order of the question file."""
     asked = read_questions(questions)
-    answered = {record["question_id"]: record for record in _records(annotations, "annotations", _ANNOTATION_KEYS)}
+    answered = {
+        record["question_id"]: record for record in _records(annotations, "annotations", _ANNOTATION_KEYS)
+    }
     normalised: dict[str, str] = {}  # few different answers are given many times
     examples = []
     for record in asked:
