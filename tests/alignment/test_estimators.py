@@ -136,7 +136,7 @@ def test_reinforce_moves_as_derived_by_hand_with_each_baseline(baseline: str) ->
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_soft_baseline_lowers_the_variance_of_reinforce(name: str, seed: int) -> None:
-    """Exact variances over all samples. Twenty outputs to choose from put log f far from 0, as in practice."""
+    """Exact variances over all samples; with twenty possible outputs log f is far from 0, as in practice."""
     problem = problems.make(seed, lengths=(4,), steps=2, vocabulary=20, spread=0.7)
     problem.mask[0, 3] = False
     variances = {

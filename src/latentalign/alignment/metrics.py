@@ -60,10 +60,13 @@ def proposition1(prior: Categorical, likelihood: Likelihood, *, grid: int = 17) 
         soft = likelihood.mixture(centre).exp()
     positions = centre.shape[-1]
     curvature = torch.zeros_like(exact)
-    for vertex in torch.eye(positions, dtype=centre.dtype, device=centre.device):
+    # z never leaves the support, so directions and vertices outside it (padding) do not count
+    inside = (prior.support[..., None] & prior.support[..., None, :]).to(centre.dtype)  # [B,T,S,S]
+    for position, vertex in enumerate(torch.eye(positions, dtype=centre.dtype, device=centre.device)):
         for fraction in torch.linspace(0, 1, grid, dtype=centre.dtype, device=centre.device):
-            hessian = _hessian(likelihood, centre + fraction * (vertex - centre))
-            curvature = torch.maximum(curvature, torch.linalg.matrix_norm(hessian, ord=2))
+            hessian = _hessian(likelihood, centre + fraction * (vertex - centre)) * inside
+            norm = torch.linalg.matrix_norm(hessian, ord=2)
+            curvature = torch.maximum(curvature, norm.masked_fill(~prior.support[..., position], 0.0))
     spread = 1 - centre.pow(2).sum(dim=-1)
     return SoftGap((exact - soft).abs(), curvature, 0.5 * curvature * spread)
 
