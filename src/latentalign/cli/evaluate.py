@@ -1,0 +1,62 @@
+"""`evaluate`: the same numbers for every task."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from latentalign.errors import UserError
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    source: Annotated[Path | None, typer.Option(help="Translation: source sentences, one a line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Translation: their translations.")] = None,
+    data: Annotated[Path | None, typer.Option(help="VQA and memory: the data folder.")] = None,
+    split: Annotated[str | None, typer.Option(help="VQA and memory: which part of the data.")] = None,
+    inference: Annotated[
+        str | None, typer.Option(help="exact, kmax:K, sample:N or soft; default: as the run was validated.")
+    ] = None,
+    bleu: Annotated[
+        bool, typer.Option("--bleu", help="Translation: also translate, and give BLEU and chrF.")
+    ] = False,
+    beam: Annotated[int, typer.Option(help="Translation: beam of --bleu.")] = 10,
+    seed: Annotated[int, typer.Option(help="For inference by sampling.")] = 0,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
+    from latentalign.training.evaluate import evaluate_run
+    from latentalign.training.runs import load_run
+
+    loaded = load_run(run)
+    given = {"source": source, "target": target, "data": data, "split": split}
+    results = evaluate_run(
+        loaded,
+        {name: value for name, value in given.items() if value is not None},
+        inference=inference,
+        seed=seed,
+    )
+    if bleu:
+        results.update(_bleu(loaded, source, target, results["inference"], beam))
+    _print(results, as_json=json_output)
+
+
+def _bleu(run: Any, source: Path | None, target: Path | None, inference: str, beam: int) -> dict[str, Any]:
+    score = getattr(run.task, "bleu", None)
+    if score is None:
+        raise UserError(f"--bleu: expected a translation run, received one of the task {run.task.name!r}")
+    result: dict[str, Any] = score(
+        run.model, run.assets, source=source, target=target, inference=inference, beam=beam
+    )
+    return result
+
+
+def _print(results: dict[str, Any], *, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        print(json.dumps(results))
+        return
+    width = max(map(len, results))
+    for name, value in results.items():
+        print(f"{name:<{width}}  {value:.4f}" if isinstance(value, float) else f"{name:<{width}}  {value}")

@@ -1,0 +1,99 @@
+"""`train` and `check`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from latentalign.errors import UserError
+
+RecipeArgument = Annotated[
+    str | None, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set training.epochs=3"),
+]
+
+
+def train(
+    recipe: RecipeArgument = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; default runs/RECIPE.")] = None,
+    settings: Settings = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run from its newest checkpoint.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that exists.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Refuse operations that may differ between two runs.")
+    ] = False,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object.")
+    ] = False,
+) -> None:
+    """Train a model from a recipe into a run folder, or go on with a run."""
+    from latentalign.training.fit import train as fit
+    from latentalign.training.stopping import TrainingStopped
+
+    changes = [*(settings or []), *(["training.deterministic=true"] if deterministic else [])]
+    loaded, folder = _choose(recipe, out, resume, changes, overwrite)
+    try:
+        trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
+    except TrainingStopped as error:
+        print(f"latentalign: {error}", file=sys.stderr)
+        raise SystemExit(error.code) from None
+    if trained.is_first:
+        _print(trained.summary(), as_json=json_output)
+
+
+def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
+    """Check a recipe and its data without training: read everything, build the model, try one batch a phase."""
+    from latentalign.training.check import check_recipe
+    from latentalign.training.recipes import load_recipe
+
+    if recipe is None:
+        raise UserError("check: expected a recipe; give a YAML file or the name of a packaged recipe")
+    for line in check_recipe(load_recipe(recipe, settings or [])):
+        print(line)
+
+
+def _choose(
+    recipe: str | None, out: Path | None, resume: Path | None, changes: list[str], overwrite: bool
+) -> tuple[Any, Path]:
+    """The recipe to train and the folder to train it into."""
+    from latentalign.training.recipes import find_recipe, load_recipe
+    from latentalign.training.runs import load_resumed
+
+    if resume is not None:
+        if overwrite:
+            raise UserError(
+                "--resume and --overwrite: choose one; --resume goes on with the run, --overwrite replaces it"
+            )
+        if out is not None and out.resolve() != resume.resolve():
+            raise UserError(
+                f"--out {out} and --resume {resume}: a run is resumed in its own folder; drop --out"
+            )
+        begun = resume.is_dir() and any(resume.iterdir())
+        if recipe is not None and not begun:
+            return load_recipe(recipe, changes), resume
+        given = load_recipe(recipe, changes) if recipe is not None else None
+        return load_resumed(resume, changes, given), resume
+    if recipe is None:
+        raise UserError("train: expected a recipe or --resume RUN; packaged recipes are listed by `train ?`")
+    loaded = load_recipe(recipe, changes)
+    return loaded, out or Path("runs") / find_recipe(recipe).stem
+
+
+def _print(summary: dict[str, Any], *, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(
+            ", ".join(
+                f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in summary.items()
+            )
+        )

@@ -1,0 +1,188 @@
+"""One Lightning module for every task: it asks the model for a problem, the objective for a bound, and steps."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from latentalign.training.config import TrainingConfig
+from latentalign.training.diagnosis import NonFinite, explain_gradients, explain_step
+from latentalign.training.distributed import World, is_active, sum_over_ranks
+from latentalign.training.randomness import derive_seed
+from latentalign.training.schedule import Phase, Schedule
+from latentalign.training.stream import Place, Share, Step, Stream
+
+# what a step sums up over its outputs, each weighted; the last one counts the outputs
+TOTALS = ("loss", "bound", "log_likelihood", "kl", "prior_entropy", "outputs")
+
+
+class AlignmentModule(LightningModule):
+    """Trains any task model by the phases of a schedule.
+
+    The loss is `−Σ w·surrogate / Σ w` (and the model's penalty) over the outputs of the whole step, over all ranks and
+    accumulated batches: how a step is split changes nothing but rounding.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        schedule: Schedule,
+        training: TrainingConfig,
+        *,
+        seed: int,
+        world: World | None = None,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        # running means and the like travel in checkpoints
+        self.objectives = nn.ModuleList(
+            part for phase in schedule.phases for part in phase.objective.modules()
+        )
+        self.schedule = schedule
+        self.training_config = training
+        self.seed = seed
+        self.world = world or World()
+        self.phase: Phase | None = None
+        self.place = Place()  # the next step to take
+        self.step = 0  # updates made
+        self.position = 0.0  # epochs seen
+        self.stream: Stream | None = None  # told where to start when a checkpoint is loaded
+        self.totals: Tensor | None = None  # [len(TOTALS)], since the last time they were taken
+        self.gradient_norm = 0.0
+        self._generator: torch.Generator | None = None
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        config = self.training_config
+        # the inference network and the generative model share one Adam; parameters without a gradient stay put
+        groups = [{"params": list(self.model.theta()), "name": "theta"}]
+        if phi := list(self.model.phi()):
+            groups.append({"params": phi, "name": "phi"})
+        return torch.optim.Adam(
+            groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True
+        )
+
+    def enter(self, phase: Phase) -> None:
+        """Freeze and unfreeze what the phase says."""
+        if self.phase is not None and phase.number == self.phase.number:
+            return
+        self.phase = phase
+        for parameter in self.model.theta():
+            parameter.requires_grad_(phase.trains_theta)
+        for parameter in self.model.phi():
+            parameter.requires_grad_(phase.trains_phi)
+
+    def seed_step(self, number: int) -> torch.Generator:
+        """Seed dropout (torch's global generator) and the objective's own generator for one micro-batch."""
+        if self._generator is None:
+            self._generator = torch.Generator(device=self.device)
+        seed = derive_seed(self.seed, "step", self.step, number, self.world.rank)
+        torch.manual_seed(seed)
+        return self._generator.manual_seed(derive_seed(seed, "objective"))
+
+    def training_step(self, step: Step, batch_idx: int) -> None:
+        self.enter(self.schedule.at(step.start))
+        optimizer: Any = self.optimizers()
+        if len(step.shares) == 1:
+            totals = self._learn_at_once(step)
+        else:
+            totals = self._learn_in_parts(step)
+        self._clip(step)
+        optimizer.step()
+        optimizer.zero_grad()
+        self.totals = totals if self.totals is None else self.totals + totals
+        self.step += 1
+        self.place, self.position = step.next, step.end
+
+    def _learn_at_once(self, step: Step) -> Tensor:
+        loss, totals = self._forward(step, 0)
+        self._check(totals, step)
+        self.manual_backward(loss * (self.world.size / totals[-1]))
+        return totals
+
+    def _learn_in_parts(self, step: Step) -> Tensor:
+        """Accumulate unscaled gradients, then divide by the number of outputs, known only at the end."""
+        totals = torch.zeros(len(TOTALS), device=self.device)
+        for number in range(len(step.shares)):
+            loss, part = self._forward(step, number)
+            self._check(part, step)
+            totals = totals + part
+            self._backward_part(loss * self.world.size, last=number == len(step.shares) - 1)
+        torch._foreach_mul_(self._gradients(), float(1.0 / totals[-1]))
+        return totals
+
+    def _backward_part(self, loss: Tensor, *, last: bool) -> None:
+        if last or not is_active():
+            self.manual_backward(loss)
+        else:
+            with self.trainer.strategy.model.no_sync():  # type: ignore[union-attr, operator]
+                self.manual_backward(loss)
+
+    def _forward(self, step: Step, number: int) -> tuple[Tensor, Tensor]:
+        generator = self.seed_step(number)
+        loss, totals = self.measure(step.shares[number], generator)
+        return loss, sum_over_ranks(totals)
+
+    def measure(self, share: Share, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The summed (not averaged) loss of a share with its graph, and its totals without one."""
+        assert self.phase is not None
+        objective = self.phase.objective
+        problem = self.model.problem(share.batch, with_posterior=objective.needs_posterior)
+        bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior, generator=generator)
+        weights = problem.weights.to(bound.surrogate.dtype) * float(share.counts)  # [B,T]
+        lost = -bound.surrogate if problem.penalty is None else problem.penalty - bound.surrogate  # [B,T]
+        loss = _weighted_sum(lost, weights)
+        with torch.no_grad():
+            # the reported loss is the bound's value: a surrogate's own value need not mean anything
+            value = -bound.value if problem.penalty is None else problem.penalty - bound.value
+            entropy = bound.diagnostics.get("prior_entropy", torch.zeros_like(bound.value))
+            parts = (value, bound.value, bound.log_likelihood, bound.kl, entropy)
+            totals = torch.stack([*(_weighted_sum(part, weights) for part in parts), weights.sum()]).float()
+            totals[0] = totals[0] + 0.0 * loss.detach()  # a surrogate that is not finite shows in the loss
+        return loss, totals
+
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+
+    def _clip(self, step: Step) -> None:
+        """Scale the gradient down to its largest norm; a norm that is not finite ends the run."""
+        gradients = self._gradients()
+        if not gradients:
+            return
+        norm = float(torch.nn.utils.get_total_norm(gradients))
+        if not norm < float("inf"):  # NaN compares false
+            raise NonFinite(self, step, explain_gradients(self))
+        self.gradient_norm = norm
+        limit = self.training_config.gradient_clip
+        if 0 < limit < norm:
+            torch._foreach_mul_(gradients, limit / (norm + 1e-6))
+
+    def _check(self, totals: Tensor, step: Step) -> None:
+        if not bool(torch.isfinite(totals).all()):
+            raise NonFinite(self, step, explain_step(self, step))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["place"] = {"epoch": self.place.epoch, "index": self.place.index, "step": self.step}
+        checkpoint["place"]["position"] = self.position
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        place = checkpoint["place"]
+        self.place = Place(place["epoch"], place["index"])
+        self.step, self.position = place["step"], place["position"]
+        if self.stream is not None:
+            self.stream.start = self.place
+
+    def take_totals(self) -> dict[str, float]:
+        """Averages since the last call, and the number of outputs; {} if there was no step."""
+        if self.totals is None:
+            return {}
+        *sums, outputs = self.totals.tolist()
+        self.totals = None
+        averages = {name: value / max(outputs, 1.0) for name, value in zip(TOTALS, sums, strict=False)}
+        return {**averages, "outputs": outputs}
+
+
+def _weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+    """Σ w·v where w = 0 wins over whatever v is there."""
+    return torch.where(weights > 0, values * weights, torch.zeros_like(values)).sum()

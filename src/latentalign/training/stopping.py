@@ -1,0 +1,55 @@
+"""Ways a run ends before its time, each with an exit code of its own and a line that says how to go on."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from latentalign.errors import UserError
+
+
+class TrainingStopped(UserError):
+    """Training ended early; the run folder can be resumed. `code` is the exit code of the command."""
+
+    code = 2
+
+
+class Interrupted(TrainingStopped):
+    """SIGTERM or SIGINT came; a checkpoint was written."""
+
+    code = 75
+
+
+class WorkerLost(TrainingStopped):
+    """Another process of the run went away."""
+
+    code = 69
+
+
+class Signals:
+    """Remembers SIGTERM and SIGINT until a step is complete; the second SIGINT does not wait."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def install(self) -> None:
+        """Take the signals; may be called again after somebody else took them."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them first."""
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._before.items():
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._before = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        again = self.received is not None
+        self.received = signal.Signals(number)
+        if again and number == signal.SIGINT:
+            raise KeyboardInterrupt

@@ -1,0 +1,242 @@
+"""The callback that runs a training run: logs, validates, saves and stops, always in that order after a step."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from latentalign.training.checkpoints import checkpoint_path, prune
+from latentalign.training.config import TrainingConfig
+from latentalign.training.distributed import any_rank
+from latentalign.training.evaluate import evaluate_model, first_prior, natural_inference
+from latentalign.training.journal import Metrics, RunLog
+from latentalign.training.learning import Learning, monitored
+from latentalign.training.module import AlignmentModule
+from latentalign.training.progress import Progress
+from latentalign.training.runs import save_model
+from latentalign.training.stopping import Interrupted, Signals
+from latentalign.training.stream import Step
+from latentalign.training.task import Dataset
+
+
+class Supervisor(Callback):
+    """Decides after every step what is due. Its state travels in the checkpoints."""
+
+    def __init__(
+        self,
+        folder: Path,
+        valid: Dataset,
+        *,
+        config: TrainingConfig,
+        log: RunLog,
+        progress: Progress,
+        signals: Signals,
+        resume_hint: str,
+    ) -> None:
+        self.folder = folder
+        self.valid = valid
+        self.config = config
+        self.say = log
+        self.progress = progress
+        self.signals = signals
+        self.resume_hint = resume_hint
+        self.metrics = Metrics(folder / "metrics.jsonl")
+        self.learning = Learning(rate=config.learning_rate)
+        self.inference = config.inference
+        self.seconds_before = 0.0  # of training, in earlier sittings
+        self.tokens = 0.0
+        self._started = time.perf_counter()
+        self._saved_at = time.perf_counter()
+        self._phase = -1
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, over all sittings."""
+        return self.seconds_before + time.perf_counter() - self._started
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        self.signals.install()  # lightning has just taken SIGTERM for itself
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._started = self._saved_at = time.perf_counter()
+        if self.inference is None:
+            self.inference = natural_inference(
+                pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)
+            )
+        if pl_module.step:
+            self.metrics_only_on_first(trainer, "forget")
+        self.progress.start(pl_module.position, pl_module.schedule.total)
+
+    def metrics_only_on_first(
+        self, trainer: Trainer, action: str, record: dict[str, Any] | None = None
+    ) -> None:
+        """metrics.jsonl has one writer."""
+        if not trainer.is_global_zero:
+            return
+        if action == "forget":
+            self.metrics.forget_after(trainer.lightning_module.step)  # type: ignore[union-attr, arg-type]
+        elif record is not None:
+            self.metrics.append(record)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Step, batch_idx: int) -> None:
+        phase = pl_module.schedule.at(batch.start)
+        if phase.number != self._phase:
+            self._phase = phase.number
+            trains = " and ".join(
+                name for name, yes in (("theta", phase.trains_theta), ("phi", phase.trains_phi)) if yes
+            )
+            self.say(
+                f"phase {phase.number + 1}: {phase.name} until epoch {min(phase.end, pl_module.schedule.total):g}, trains {trains}"
+            )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Step, batch_idx: int
+    ) -> None:
+        step = pl_module.step
+        if step % self.config.log_every == 0 or batch.is_last:
+            self._report(trainer, pl_module, batch)
+        is_best = False
+        if self._validation_is_due(batch, step):
+            is_best = self._validate(trainer, pl_module, batch)
+        stop = batch.is_last or trainer.should_stop
+        if stop:
+            self.learning.finished = True
+        signalled = any_rank(self.signals.received is not None, pl_module.device)
+        if stop or is_best or signalled or self._checkpoint_is_due(pl_module, step):
+            self.save(trainer, pl_module)
+        if signalled and not stop:
+            name = self.signals.received.name if self.signals.received else "a signal to another process"
+            raise Interrupted(
+                f"interrupted by {name} after step {step}; the state is saved; go on with: {self.resume_hint}"
+            )
+
+    def _validation_is_due(self, batch: Step, step: int) -> bool:
+        if batch.is_last:
+            return True
+        if self.config.validate_every_steps is not None:
+            return step % self.config.validate_every_steps == 0
+        every = self.config.validate_every
+        if every is None:
+            return False
+        return math.floor(batch.end / every + 1e-9) > math.floor(batch.start / every + 1e-9)
+
+    def _checkpoint_is_due(self, module: AlignmentModule, step: int) -> bool:
+        config = self.config.checkpoint
+        if config.every_steps is not None and step % config.every_steps == 0:
+            return True
+        if config.every_minutes is None:
+            return False
+        # clocks differ between processes: whoever is first decides for all
+        return any_rank(time.perf_counter() - self._saved_at >= config.every_minutes * 60, module.device)
+
+    def _report(self, trainer: Trainer, module: AlignmentModule, batch: Step) -> None:
+        averages = module.take_totals()
+        self.tokens += averages.get("outputs", 0.0)
+        values = self.progress.update(batch.end, averages, self.learning.rate)
+        values["gradient_norm"] = module.gradient_norm
+        values["epoch"] = batch.end
+        for logger in trainer.loggers:
+            logger.log_metrics({f"train/{name}": value for name, value in values.items()}, step=module.step)
+
+    def _validate(self, trainer: Trainer, module: AlignmentModule, batch: Step) -> bool:
+        """Measure, judge, keep the best weights; whether they are the best so far."""
+        assert module.phase is not None
+        assert self.inference is not None
+        results = evaluate_model(
+            module.model,
+            self.valid,
+            self.inference,
+            device=module.device,
+            seed=module.seed,
+            with_posterior=module.schedule.needs_posterior,
+            with_measures=True,
+            world=module.world,
+        )
+        verdict = self.learning.judge(
+            results, phase=module.phase, schedule=module.schedule, step=module.step, config=self.config
+        )
+        if not math.isfinite(monitored(results, module.phase)):
+            self.say(f"step {module.step}: validation is not finite; these weights are not kept")
+        if verdict.lowers_rate:
+            set_rate(module, self.learning.rate)
+        if verdict.stops:
+            trainer.should_stop = True
+        record = {
+            "step": module.step,
+            "epoch": round(batch.end, 6),
+            "phase": module.phase.name,
+            "split": "valid",
+            **results,
+            "learning_rate": self.learning.rate,
+            "best": verdict.is_best,
+            "training_seconds": round(self.seconds, 3),
+        }
+        self._tell(record, verdict.lowers_rate, verdict.stops)
+        self.metrics_only_on_first(trainer, "append", record)
+        for logger in trainer.loggers:
+            numbers = {
+                f"valid/{name}": value for name, value in results.items() if isinstance(value, int | float)
+            }
+            logger.log_metrics(numbers, step=module.step)
+            logger.save()
+        if verdict.is_best and trainer.is_global_zero:
+            save_model(module.model, self.folder)
+        return verdict.is_best
+
+    def _tell(self, record: dict[str, Any], lowered: bool, stops: bool) -> None:
+        shown = [
+            f"{name} {record[name]:.4g}"
+            for name in record
+            if name in ("nll", "ppl", "elbo", "kl", "prior_entropy")
+            or (name not in _BOOKKEEPING and isinstance(record[name], float))
+        ]
+        notes = [
+            "best" if record["best"] else "",
+            f"learning rate lowered to {self.learning.rate:g}" if lowered else "",
+            "no improvement for long enough: training ends" if stops else "",
+        ]
+        line = f"epoch {record['epoch']:.2f}, step {record['step']}: valid {', '.join(shown)}"
+        self.say("; ".join([line, *filter(None, notes)]))
+
+    def save(self, trainer: Trainer, module: AlignmentModule) -> None:
+        """Write a checkpoint and forget the oldest; every process must call it."""
+        trainer.save_checkpoint(checkpoint_path(self.folder, module.step), weights_only=False)
+        self._saved_at = time.perf_counter()
+        if trainer.is_global_zero:
+            prune(self.folder, keep=self.config.checkpoint.keep, best_step=self.learning.best_step)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        checkpoint["learning"] = self.learning.state()
+        checkpoint["clock"] = {"seconds": self.seconds, "tokens": self.tokens}
+        checkpoint["inference"] = self.inference
+        checkpoint["examples"] = len(pl_module.stream.dataset)
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self.learning.restore(checkpoint["learning"])
+        self.seconds_before = checkpoint["clock"]["seconds"]
+        self.tokens = checkpoint["clock"]["tokens"]
+        self.inference = self.inference or checkpoint["inference"]
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.progress.stop()
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        self.progress.stop()
+
+
+_BOOKKEEPING = {"step", "epoch", "learning_rate", "training_seconds", "seconds", "tokens", "examples"}
+
+
+def set_rate(module: AlignmentModule, rate: float) -> None:
+    """Give every parameter group this learning rate."""
+    optimizer: Any = module.optimizers()
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def weights_are_finite(model: torch.nn.Module) -> bool:
+    """Whether all parameters are finite numbers."""
+    return all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
