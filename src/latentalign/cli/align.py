@@ -1,0 +1,154 @@
+"""`latentalign align` and `latentalign aer`: word links out, and their measure against gold ones."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from latentalign.errors import UserError
+from latentalign.files import open_atomic
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from latentalign.translation.align import PairAlignment
+
+
+def align(
+    run: Path = typer.Argument(..., help="Folder of a trained translation run."),
+    source: Path = typer.Option(..., "--source", help="Source sentences, one a line, plain or .gz."),
+    target: Path = typer.Option(..., "--target", help="Their translations, one a line, plain or .gz."),
+    by: str | None = typer.Option(
+        None,
+        "--by",
+        help="posterior (inference network), prior (attention) or exact (posterior by Bayes' rule); "
+        "posterior unless given, prior for a run without an inference network.",
+    ),
+    scores: bool = typer.Option(
+        False,
+        "--scores",
+        help="Links as i-j:0.93; then a tab and the mean log-probability per target piece: bad pairs last.",
+    ),
+    threshold: float | None = typer.Option(
+        None,
+        "--threshold",
+        help="Every link of at least this probability, instead of the best of each target word.",
+    ),
+    reverse: Path | None = typer.Option(None, "--with", help="A run of the reverse direction, to combine."),
+    method: str | None = typer.Option(
+        None, "--symmetrise", help="intersection, union or grow-diag-final-and, for --with."
+    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Standard output unless given."),
+) -> None:
+    """Word alignments of sentence pairs, as source-target links from 0, with a probability on every link."""
+    from latentalign.training.translators import aligner_for, load_translation_run
+    from latentalign.translation.config import PairFiles
+    from latentalign.translation.corpus import read_pairs
+
+    _check(reverse, method, threshold)
+    files = PairFiles(source=str(source), target=str(target))
+    for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output
+        pass
+    aligner, chosen = aligner_for(load_translation_run(run), by)
+    asked = {"exact": chosen == "exact", "score": scores}
+    forward = aligner.align(read_pairs(files), **asked)
+    backward: Iterable[PairAlignment | None] = _nothing()
+    back_by = chosen
+    if reverse is not None:
+        other, back_by = aligner_for(load_translation_run(reverse), by)
+        asked = {"exact": back_by == "exact", "score": scores}
+        backward = other.align(((right, left) for left, right in read_pairs(files)), **asked)
+    with ExitStack() as stack:
+        stream = sys.stdout if output is None else stack.enter_context(open_atomic(output))
+        for one, two in zip(forward, backward, strict=False):
+            links = _decode(one.probs(chosen), None if two is None else two.probs(back_by), method, threshold)
+            stream.write(_row(links, _mean_score(one, two) if scores else None))
+
+
+def _nothing() -> Iterator[None]:
+    while True:
+        yield None
+
+
+def _check(reverse: Path | None, method: str | None, threshold: float | None) -> None:
+    from latentalign.translation.links import symmetrisation
+
+    if (reverse is None) != (method is None):
+        raise UserError("two directions need both --with RUN_OF_THE_REVERSE and --symmetrise METHOD")
+    if method is not None:
+        symmetrisation(method)
+    if threshold is not None and not 0.0 < threshold <= 1.0:
+        raise UserError(f"threshold: expected a probability above 0 and up to 1, got {threshold}")
+
+
+def _decode(
+    forward: "np.ndarray", backward: "np.ndarray | None", method: str | None, threshold: float | None
+) -> dict[tuple[int, int], float]:
+    from latentalign.translation.align import decode_links, symmetrise
+
+    if backward is None or method is None:
+        return decode_links(forward, threshold=threshold)
+    return symmetrise(forward, backward, method, threshold=threshold)
+
+
+def _mean_score(one: "PairAlignment", two: "PairAlignment | None") -> float:
+    found = [pair.score for pair in (one, two) if pair is not None and pair.score is not None]
+    return sum(found) / len(found)
+
+
+def _row(links: dict[tuple[int, int], float], score: float | None) -> str:
+    from latentalign.translation.links import format_links
+
+    if score is None:
+        return format_links(links) + "\n"
+    return f"{format_links(links, probs=links)}\t{score:.4f}\n"
+
+
+def aer(
+    gold: Path = typer.Option(..., "--gold", help="Gold links: i-j sure, i?j possible."),
+    predicted: Path = typer.Option(..., "--predicted", help="Links to measure, as `align` writes them."),
+    source: Path | None = typer.Option(None, "--source", help="The source sentences, to check the links."),
+    target: Path | None = typer.Option(None, "--target", help="The target sentences, to check the links."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Alignment error rate of links against a gold standard, with precision and recall."""
+    from latentalign.translation.links import read_links, score_links
+
+    if (source is None) != (target is None):
+        raise UserError("checking links against their sentences needs both --source and --target")
+    known, found = list(read_links(gold)), list(read_links(predicted))
+    if len(known) != len(found):
+        raise UserError(
+            f"{gold} has {len(known)} lines but {predicted} has {len(found)}; expected the same pairs in both"
+        )
+    if not known:
+        raise UserError(f"{gold}: no lines; expected the links of one pair a line")
+    if source is not None and target is not None:
+        _check_against_sentences({gold: known, predicted: found}, source, target)
+    rate = score_links(found, known)
+    shown = {"aer": rate.aer, "precision": rate.precision, "recall": rate.recall}
+    counts = {"pairs": len(known), "predicted": rate.predicted, "sure": rate.sure, "possible": rate.possible}
+    if as_json:
+        print(json.dumps({**shown, **counts}))
+    else:
+        print("  ".join(f"{name} {value:.4f}" for name, value in shown.items()))
+        print("  ".join(f"{name} {value}" for name, value in counts.items()))
+
+
+def _check_against_sentences(files: dict, source: Path, target: Path) -> None:
+    from latentalign.translation.config import PairFiles
+    from latentalign.translation.corpus import read_pairs
+    from latentalign.translation.links import check_links
+
+    sentences = list(read_pairs(PairFiles(source=str(source), target=str(target))))
+    for path, links in files.items():
+        if len(links) != len(sentences):
+            raise UserError(
+                f"{path} has {len(links)} lines but {source} has {len(sentences)}; expected as many"
+            )
+        for number, (one, (left, right)) in enumerate(zip(links, sentences, strict=True), start=1):
+            check_links(one, len(left.split()), len(right.split()), place=f"{path}, line {number}")

@@ -1,0 +1,54 @@
+"""`latentalign plot`: alignments of one pair, or a run's training, as a picture."""
+
+from pathlib import Path
+
+import typer
+
+from latentalign.errors import UserError
+
+
+def plot(
+    run: Path = typer.Argument(..., help="Folder of a trained run."),
+    output: Path = typer.Option(..., "--output", "-o", help="Picture: FILE.png, .svg or .pdf."),
+    source: str | None = typer.Option(None, "--source", help="A source sentence."),
+    target: str | None = typer.Option(
+        None, "--target", help="Its translation; the model's own unless given."
+    ),
+    links: str | None = typer.Option(None, "--links", help="Known links to frame, such as '0-0 1-2'."),
+    curves: bool = typer.Option(False, "--curves", help="The run's training curves instead."),
+) -> None:
+    """Draw prior and posterior alignments of a pair, or a run's training curves."""
+    from latentalign.reports.heatmap import check_format, save
+
+    check_format(output)
+    if curves == (source is not None):
+        raise UserError("plot: expected either --source SENTENCE (and --target) or --curves")
+    if curves:
+        from latentalign.reports.curves import curves_of_run
+
+        save(curves_of_run(run), output)
+        return
+    assert source is not None
+    _plot_pair(run, source, target, links, output)
+
+
+def _plot_pair(run: Path, source: str, target: str | None, links: str | None, output: Path) -> None:
+    from latentalign.reports.heatmap import heatmap, save
+    from latentalign.training.translators import aligner_for, load_translation_run, translator_for
+    from latentalign.translation.links import Links, check_links, parse_links
+
+    if not source.split() or (target is not None and not target.split()):
+        raise UserError("plot: expected at least one word in --source and in --target, got an empty sentence")
+    loaded = load_translation_run(run)
+    if target is None:
+        target = translator_for(loaded).translate([source])[0][0].text
+        if not target:
+            raise UserError("plot: the model's translation is empty; give one with --target")
+    known = Links(frozenset()) if links is None else parse_links(links, place="--links")
+    check_links(known, len(source.split()), len(target.split()), place="--links")
+    aligner, _ = aligner_for(loaded)
+    found = next(iter(aligner.align([(source, target)])))
+    panels = {"prior": found.prior}
+    if found.posterior is not None:
+        panels["posterior"] = found.posterior
+    save(heatmap(panels, found.source_words, found.target_words, gold=known.all), output)

@@ -1,0 +1,139 @@
+"""`latentalign translate`: text in, text out, line for line and as it goes."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import typer
+
+from latentalign.errors import UserError
+from latentalign.files import open_atomic, read_lines
+
+if TYPE_CHECKING:
+    from latentalign.training.runs import Run
+    from latentalign.translation.search import SearchOptions
+    from latentalign.translation.translate import Translation, Translator
+
+WINDOW = 32  # batches that are read, sorted by length and translated together
+
+
+def translate(
+    run: Path = typer.Argument(..., help="Folder of a trained translation run."),
+    input: Path | None = typer.Option(
+        None, "--input", "-i", help="Text, one sentence a line, plain or .gz; standard input unless given."
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Where to write; standard output unless given."
+    ),
+    beam: int = typer.Option(10, help="Hypotheses kept a sentence; 1 is greedy."),
+    inference: str | None = typer.Option(
+        None, help="exact, kmax:K, sample:N or soft; as the run was trained unless given."
+    ),
+    n_best: int = typer.Option(1, "--n-best", help="Translations a sentence, as: line, rank, (score,) text."),
+    scores: bool = typer.Option(False, "--scores", help="Put the score before each translation, and a tab."),
+    alignments: Path | None = typer.Option(
+        None, "--alignments", help="Also write links source-target of the output words, a line for a line."
+    ),
+    length_penalty: float = typer.Option(1.0, help="α of the divisor ((5 + length) / 6)^α."),
+    eos_penalty: float = typer.Option(
+        3.0, help="Taken off the end of sentence, times source length / (length + 1)."
+    ),
+    max_length_factor: float = typer.Option(2.0, help="Longest output: this times the source length, + 10."),
+    batch_size: int = typer.Option(64, help="Sentences searched at once."),
+    seed: int = typer.Option(0, help="Of sampled inference."),
+) -> None:
+    """Translate text line by line, with alignments on request. An empty line gives an empty line."""
+    from latentalign.training.evaluate import find_predictor
+    from latentalign.training.translators import load_translation_run, translator_for
+    from latentalign.translation.search import SearchOptions
+
+    if batch_size < 1:
+        raise UserError(f"batch-size: expected a whole number of at least 1, got {batch_size}")
+    options = SearchOptions(
+        beam=beam,
+        n_best=n_best,
+        length_penalty=length_penalty,
+        eos_penalty=eos_penalty,
+        max_length_factor=max_length_factor,
+    )
+    if inference is not None:
+        find_predictor(inference)  # before the model is loaded: a mistake should not cost seconds
+    if input is not None and not input.is_file():
+        raise UserError(f"{input}: no such file; expected a text file with one sentence a line")
+    loaded = load_translation_run(run)
+    translator = translator_for(
+        loaded, options=options, inference=inference, batch_size=batch_size, seed=seed
+    )
+    with ExitStack() as stack:
+        text = sys.stdout if output is None else stack.enter_context(open_atomic(output))
+        links = None if alignments is None else stack.enter_context(open_atomic(alignments))
+        _translate_all(translator, loaded, input, text, links, options=options, scores=scores)
+
+
+def _translate_all(
+    translator: "Translator",
+    run: "Run",
+    source: Path | None,
+    text: IO[str],
+    links: IO[str] | None,
+    *,
+    options: "SearchOptions",
+    scores: bool,
+) -> None:
+    from latentalign.translation.links import format_links
+    from latentalign.translation.translate import windows
+
+    lines, live = (read_lines(source), False) if source is not None else _standard_input()
+    place = "standard input" if source is None else str(source)
+    longest = run.config.data.max_length
+    number = 0
+    for window in windows(lines, WINDOW * translator.batch_size, live=live):
+        _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
+        for found in translator.translate(window, alignments=links is not None):
+            number += 1
+            for rank, translation in enumerate(found, start=1):
+                text.write(_row(translation, number, rank, options.n_best, scores))
+                if links is not None:
+                    links.write(format_links(translation.links(translator.links_by)) + "\n")
+        text.flush()
+
+
+def _row(translation: "Translation", number: int, rank: int, n_best: int, scores: bool) -> str:
+    cells = [str(number), str(rank)] if n_best > 1 else []
+    if scores:
+        cells.append(f"{translation.score:.4f}")
+    return "\t".join([*cells, translation.text]) + "\n"
+
+
+def _warn_of_long_lines(
+    translator: "Translator", window: list[str], longest: int, place: str, before: int
+) -> None:
+    for number, line in enumerate(window, start=before + 1):
+        pieces = len(translator.assets.source.encode(line))
+        if pieces > longest:
+            print(
+                f"latentalign: {place} {number}: {pieces} pieces, more than the {longest} of training; "
+                "translated all the same, but look at the result",
+                file=sys.stderr,
+            )
+
+
+def _standard_input() -> tuple[Iterator[str], bool]:
+    """Its lines, and whether somebody may be waiting for an answer (a file never does)."""
+    is_file = stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    return _decode(sys.stdin.buffer), not is_file
+
+
+def _decode(stream: IO[bytes]) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"standard input, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x} "
+                f"at column {error.start + 1}; convert it, for example with iconv -t utf-8"
+            ) from None

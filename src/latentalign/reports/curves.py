@@ -1,0 +1,91 @@
+"""A run's training as a picture: what validation measured, over epochs."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from latentalign.errors import UserError
+from latentalign.training.journal import read_metrics
+
+# one panel a group; of each group what the run has measured is drawn
+_PANELS = (
+    ("perplexity", ("ppl",)),
+    ("nats per output", ("nll", "negative elbo")),
+    ("KL[q‖p], nats", ("kl",)),
+    ("prior entropy, nats", ("prior_entropy",)),
+    ("accuracy", ("accuracy", "attention_accuracy", "score")),
+    ("learning rate", ("learning_rate",)),
+)
+
+
+def curves_of_run(folder: str | Path) -> Figure:
+    """The curves of a run folder's metrics.jsonl."""
+    path = Path(folder) / "metrics.jsonl"
+    if not path.is_file():
+        raise UserError(
+            f"{folder}: no metrics.jsonl; expected the folder of a run that has validated at least once"
+        )
+    records = [record for record in read_metrics(path) if "epoch" in record]
+    if not records:
+        raise UserError(f"{path}: no validation in it yet; wait for the first one")
+    return training_curves({Path(folder).name: records})
+
+
+def training_curves(runs: dict[str, Sequence[dict[str, Any]]]) -> Figure:
+    """Curves of one or several runs (name -> records of metrics.jsonl), one panel a measure."""
+    drawn = [(title, names) for title, names in _PANELS if any(_series(runs, name) for name in names)]
+    columns = min(3, len(drawn))
+    rows = -(-len(drawn) // columns)
+    figure = Figure(figsize=(3.6 * columns + 0.4, 2.6 * rows + 0.3), dpi=150, layout="constrained")
+    for number, (title, names) in enumerate(drawn):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        for name in names:
+            for run, (epochs, values) in _series(runs, name).items():
+                label = (
+                    run if len(names) == 1 else name.replace("_", " ") if len(runs) == 1 else f"{run}, {name}"
+                )
+                axes.plot(epochs, values, marker="o", markersize=2.5, linewidth=1.2, label=label)
+        _finish(axes, title, runs)
+    return figure
+
+
+def _finish(axes: Axes, title: str, runs: dict[str, Sequence[dict[str, Any]]]) -> None:
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set_xlabel("epoch", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(color="0.92")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if len(axes.lines) > 1:
+        axes.legend(fontsize=7, frameon=False)
+    if len(runs) == 1:
+        for epoch in _phase_starts(next(iter(runs.values()))):
+            axes.axvline(epoch, color="0.7", linewidth=0.8, linestyle=":")
+
+
+def _series(
+    runs: dict[str, Sequence[dict[str, Any]]], name: str
+) -> dict[str, tuple[list[float], list[float]]]:
+    found = {}
+    for run, records in runs.items():
+        points = [(record["epoch"], _value(record, name)) for record in records]
+        points = [(epoch, value) for epoch, value in points if value is not None]
+        if points:
+            found[run] = ([epoch for epoch, _ in points], [value for _, value in points])
+    return found
+
+
+def _value(record: dict[str, Any], name: str) -> float | None:
+    if name == "negative elbo":
+        return -record["elbo"] if "elbo" in record else None
+    value = record.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _phase_starts(records: Sequence[dict[str, Any]]) -> list[float]:
+    """Epochs of the last validation before another objective took over."""
+    return [one["epoch"] for one, other in pairwise(records) if one.get("phase") != other.get("phase")]
