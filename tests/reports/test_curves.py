@@ -9,12 +9,14 @@ from latentalign.reports.curves import curves_of_run, training_curves
 from latentalign.reports.heatmap import render
 
 
+def record(n, objective):
+    bound = {"elbo": -4 / n, "kl": 0.1} if n >= 3 else {}
+    values = {"nll": 3 / n, "ppl": 20 / n, "prior_entropy": 1.0 / n, "learning_rate": 1e-3, **bound}
+    return {"step": 10 * n, "epoch": float(n), "phase": "soft" if n < 3 else objective, **values}
+
+
 def records(objective="variational"):
-    return [
-        {"step": 10 * n, "epoch": float(n), "phase": "soft" if n < 3 else objective,
-         "nll": 3 / n, "ppl": 20 / n, "prior_entropy": 1.0 / n, "learning_rate": 1e-3, **({"elbo": -4 / n, "kl": 0.1} if n >= 3 else {})}
-        for n in range(1, 6)
-    ]  # fmt: skip
+    return [record(n, objective) for n in range(1, 6)]
 
 
 def test_every_measure_has_its_panel_and_points(tmp_path):
