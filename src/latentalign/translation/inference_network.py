@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from latentalign.alignment.scores import General
 from latentalign.translation.config import InferenceNetworkConfig
+from latentalign.translation.dropout import Dropout
 from latentalign.translation.recurrent import BidirectionalLstm
 
 
@@ -20,7 +21,7 @@ class InferenceNetwork(nn.Module):
         self.source = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
         self.target = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
         self.score = General(size, size)
-        self.dropout = nn.Dropout(drop)
+        self.dropout = Dropout(drop)
 
     def forward(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, *, padded: bool = True

@@ -13,6 +13,7 @@ from latentalign.alignment.registry import build_distribution, build_score
 from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
+from latentalign.translation.dropout import Dropout
 from latentalign.translation.inference_network import InferenceNetwork
 from latentalign.translation.recurrent import BidirectionalLstm, Decoder, DecoderState, final_states
 from latentalign.translation.tokenizer import PAD
@@ -65,7 +66,7 @@ class TranslationModel(nn.Module):
         self.context = nn.Linear(memory, hidden, bias=False)  # A
         self.query = nn.Linear(decoder, hidden)  # B
         self.output = nn.Linear(hidden, target_size)  # W
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.alignment = build_distribution(config.alignment)
         self.inference_network = (
             InferenceNetwork(embedding, config.inference_network, dropout=config.dropout)

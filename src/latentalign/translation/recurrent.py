@@ -1,10 +1,13 @@
 """LSTMs over padded batches: both directions for encoders, step by step or all at once for the decoder."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from latentalign.translation.dropout import dropout
 
 
 def reversal_index(mask: Tensor) -> Tensor:
@@ -41,7 +44,7 @@ class BidirectionalLstm(nn.Module):
         states = inputs
         for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if layer:
-                states = F.dropout(states, self.dropout, self.training)
+                states = dropout(states, self.dropout, self.training)
             states = torch.cat([ahead(states)[0], reverse(back(reverse(states, index))[0], index)], dim=-1)
         return states
 
@@ -88,22 +91,25 @@ class Decoder(nn.Module):
 
 
 class Stepper:
-    """The decoder with input feeding over given words: the loop holds only what has to wait."""
+    """The decoder with input feeding over given words: the loop holds only what has to wait.
+
+    What the words add to the gates is one product for all steps, and so is the gradient of the weights.
+    """
 
     def __init__(self, decoder: Decoder, inputs: Tensor) -> None:
         lstm = decoder.lstm
         words = inputs.shape[-1]
         first = lstm.weight_ih_l0
         self.dropout = lstm.dropout if lstm.training else 0.0
-        self.gates = F.linear(inputs, first[:, :words], lstm.bias_ih_l0 + lstm.bias_hh_l0).unbind(
-            1
-        )  # T × [B,4D]
-        self.weights = [torch.cat([first[:, words:], lstm.weight_hh_l0], dim=1).t()]
-        self.biases: list[Tensor | None] = [None]
+        self.cells: list[_Cell] = []
+        gates = F.linear(inputs, first[:, :words], lstm.bias_ih_l0 + lstm.bias_hh_l0).transpose(
+            0, 1
+        )  # [T,B,4D]
+        self.cells.append(_Cell(torch.cat([first[:, words:], lstm.weight_hh_l0], dim=1), gates))
         for layer in range(1, lstm.num_layers):
-            pair = [getattr(lstm, f"weight_{kind}_l{layer}") for kind in ("ih", "hh")]
-            self.weights.append(torch.cat(pair, dim=1).t())
-            self.biases.append(getattr(lstm, f"bias_ih_l{layer}") + getattr(lstm, f"bias_hh_l{layer}"))
+            weights = [getattr(lstm, f"weight_{kind}_l{layer}") for kind in ("ih", "hh")]
+            bias = getattr(lstm, f"bias_ih_l{layer}") + getattr(lstm, f"bias_hh_l{layer}")
+            self.cells.append(_Cell(torch.cat(weights, dim=1), bias.expand_as(gates)))
 
     def start(self, state: DecoderState) -> list[tuple[Tensor, Tensor]]:
         """Hidden and cell state of every layer."""
@@ -115,18 +121,45 @@ class Stepper:
         """One step: the top output [B,D] and the new state of every layer."""
         after: list[tuple[Tensor, Tensor]] = []
         below = feed
-        for layer, (hidden, cell) in enumerate(layers):
-            bias = self.gates[number] if layer == 0 else self.biases[layer]
-            assert bias is not None
-            if layer and self.dropout:
-                below = F.dropout(below, self.dropout)
-            gates = torch.addmm(bias, torch.cat([below, hidden], dim=1), self.weights[layer])
-            after.append(_cell(gates, cell))
+        for layer, (cell, state) in enumerate(zip(self.cells, layers, strict=True)):
+            if layer:
+                below = dropout(below, self.dropout, True)
+            after.append(cell.step(number, below, *state))
             below = after[-1][0]
         return below, after
 
 
-def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    into, keep, new, out = gates.chunk(4, dim=1)
-    cell = torch.sigmoid(keep) * cell + torch.sigmoid(into) * torch.tanh(new)
-    return torch.sigmoid(out) * torch.tanh(cell), cell
+class _Cell:
+    """One layer over the steps of one batch."""
+
+    def __init__(self, weight: Tensor, gates: Tensor) -> None:
+        self._inputs: list[Tensor] = []
+        self._weight = weight.detach()
+        self._gates = _WithWeight.apply(gates, weight, self._inputs).unbind(0)  # T × [B,4D]
+
+    def step(self, number: int, below: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = torch.cat([below, hidden], dim=1)
+        if torch.is_grad_enabled():
+            self._inputs.append(inputs.detach())
+        gates = torch.addmm(self._gates[number], inputs, self._weight.t())
+        into, keep, new, out = gates.chunk(4, dim=1)
+        cell = torch.sigmoid(keep) * cell + torch.sigmoid(into) * torch.tanh(new)
+        return torch.sigmoid(out) * torch.tanh(cell), cell
+
+
+class _WithWeight(torch.autograd.Function):
+    """Give a recurrent weight its gradient in one product once all steps are through.
+
+    gates_t = given_t + W inputs_t: dL/dgates_t arrives here for every step t, and dL/dW = Σ_t dL/dgates_t
+    inputs_tᵀ. Left to autograd, every step would write and add a gradient as large as W.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
+        ctx.inputs = inputs  # filled while the steps run
+        return gates.view_as(gates)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        inputs = torch.cat(ctx.inputs)  # [T·B,·]
+        return gradient, gradient.reshape(inputs.shape[0], -1).t() @ inputs, None

@@ -1,0 +1,188 @@
+"""The model: padding, batching, stepping and gradients."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from latentalign.alignment import Elbo, Exact, Marginal, Soft
+from latentalign.translation.config import ModelConfig
+from latentalign.translation.dataset import Batch, make_batch
+from latentalign.translation.model import TranslationModel
+from latentalign.translation.tokenizer import END, PAD, START
+
+SOURCES = [[5, 6, 7, 8, END], [9, END], [4, 10, 11, END]]
+TARGETS = [[6, 5, END], [7, 8, 9, 10, 4, END], [11, END]]
+
+
+def tiny_model(**changes: object) -> TranslationModel:
+    torch.manual_seed(3)
+    settings: dict[str, object] = {
+        "embedding_size": 6,
+        "memory_size": 8,
+        "decoder_size": 8,
+        "attention_size": 5,
+        "dropout": 0.0,
+        "uniform_init": 0.6,
+        "inference_network": {"memory_size": 6},
+    }
+    config = ModelConfig.model_validate({**settings, **changes})
+    return TranslationModel(config, source_size=12, target_size=12, needs_posterior=True).double()
+
+
+def losses(model: TranslationModel, batch: Batch) -> Tensor:
+    """ELBO and soft bound at every target position, [2,B,T]."""
+    problem = model.problem(batch, with_posterior=True)
+    elbo = Elbo()(problem.prior, problem.likelihood, posterior=problem.posterior)
+    soft = Soft()(problem.prior, problem.likelihood)
+    return torch.stack([elbo.surrogate, soft.surrogate])
+
+
+VARIANTS = [
+    {},
+    {"input_feeding": True},
+    {"encoder_layers": 2, "decoder_layers": 2, "inference_network": {"memory_size": 6, "layers": 2}},
+    {"input_feeding": True, "decoder_layers": 3, "initial_state": "zero"},
+    {"score": "general", "hidden_size": 7},
+    {"score": "dot"},
+    {"alignment": {"name": "categorical", "normalizer": "sparsemax"}, "input_feeding": True},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
+    model = tiny_model(**changes)
+    together = losses(model, make_batch(SOURCES, TARGETS))
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone = losses(model, make_batch([source], [target]))
+        torch.testing.assert_close(together[:, row, : len(target)], alone[:, 0])
+
+
+@pytest.mark.parametrize("changes", VARIANTS[:3])
+def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
+    model = tiny_model(**changes)
+    batch = make_batch(SOURCES, TARGETS)
+    wider = Batch(
+        torch.nn.functional.pad(batch.source, (0, 3), value=PAD),
+        torch.nn.functional.pad(batch.source_mask, (0, 3), value=False),
+        torch.nn.functional.pad(batch.target, (0, 2), value=PAD),
+        torch.nn.functional.pad(batch.target_mask, (0, 2), value=False),
+    )
+    gradients = []
+    for example in (batch, wider):
+        model.zero_grad()
+        total = (losses(model, example) * example.target_mask).sum()
+        total.backward()
+        gradients.append([total.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
+    model = tiny_model(**changes).eval()
+    batch = make_batch(SOURCES, TARGETS)
+    problem = model.problem(batch)
+    memory = model.encode(batch.source, batch.source_mask)
+    state = model.start(memory)
+    for number in range(batch.target.shape[1]):
+        prior, queries, state = model.step(memory, state, batch.target_input[:, number])
+        torch.testing.assert_close(prior.mean()[:, 0], problem.prior.mean()[:, number])
+        one = model.likelihood(memory, queries, batch.target[:, number, None])
+        torch.testing.assert_close(
+            Exact().score(prior, one)[:, 0], Exact().score(problem.prior, problem.likelihood)[:, number]
+        )
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+def test_hypotheses_that_share_a_memory_step_as_if_alone(feeding: bool) -> None:
+    model = tiny_model(input_feeding=feeding).eval()
+    batch = make_batch(SOURCES, TARGETS)
+    memory = model.encode(batch.source, batch.source_mask)
+    rows = torch.tensor([0, 0, 1, 1, 2, 2])
+    tokens = torch.tensor([[START, 5], [6, 7], [8, 9]])
+    state = model.start(memory).select(rows)
+    shared, shared_queries, shared_state = model.step(memory, state, tokens)
+    alone, queries, state = model.step(memory.select(rows), state, tokens.flatten())
+    torch.testing.assert_close(shared.mean().flatten(0, 1), alone.mean()[:, 0])
+    torch.testing.assert_close(shared_queries.flatten(0, 1), queries[:, 0])
+    for left, right in zip(vars(shared_state).values(), vars(state).values(), strict=True):
+        torch.testing.assert_close(left, right)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_input_feeding_gradients_are_those_of_stepping(layers: int) -> None:
+    """The loop of training gathers weight gradients in one product; `step` leaves them to autograd."""
+    model = tiny_model(input_feeding=True, decoder_layers=layers)
+    batch = make_batch(SOURCES, TARGETS)
+    gradients = []
+    for fast in (True, False):
+        model.zero_grad()
+        if fast:
+            problem = model.problem(batch)
+            total = (Soft()(problem.prior, problem.likelihood).surrogate * batch.target_mask).sum()
+        else:
+            memory = model.encode(batch.source, batch.source_mask)
+            state, total = model.start(memory), torch.zeros((), dtype=torch.float64)
+            for number in range(batch.target.shape[1]):
+                prior, queries, state = model.step(memory, state, batch.target_input[:, number])
+                one = model.likelihood(memory, queries, batch.target[:, number, None])
+                total = total + (Soft()(prior, one).surrogate[:, 0] * batch.target_mask[:, number]).sum()
+        total.backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    assert "decoder.lstm.weight_hh_l0" in gradients[0]
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_the_posterior_sees_the_word_it_explains_and_trains_no_word_vector() -> None:
+    model = tiny_model()
+    one, other = make_batch([SOURCES[0]], [[6, 5, END]]), make_batch([SOURCES[0]], [[6, 9, END]])
+    # step 1 has the same past in both, and differs only in the word it predicts
+    assert not torch.allclose(model.posterior(one).mean()[0, 1], model.posterior(other).mean()[0, 1])
+    priors = [model.problem(batch).prior.mean()[0, :2] for batch in (one, other)]
+    torch.testing.assert_close(*priors)
+    model.posterior(one).entropy().sum().backward()
+    assert model.target_embedding.weight.grad is None
+    assert model.source_embedding.weight.grad is None
+
+
+def test_theta_and_phi_share_nothing_and_leave_nothing_out() -> None:
+    model = tiny_model()
+    theta, phi = ({id(p) for p in part} for part in (model.theta(), model.phi()))
+    assert theta
+    assert phi
+    assert not theta & phi
+    assert theta | phi == {id(p) for p in model.parameters()}
+
+
+def test_without_a_bridge_the_source_reaches_the_decoder_through_the_alignment_alone() -> None:
+    model = tiny_model(initial_state="zero").eval()
+    batches = [make_batch([source], [TARGETS[0]]) for source in SOURCES[:2]]
+    outputs = []
+    for batch in batches:
+        memory = model.encode(batch.source, batch.source_mask)
+        outputs.append(model.step(memory, model.start(memory), torch.tensor([START]))[1])
+    torch.testing.assert_close(*outputs)
+
+
+@pytest.mark.parametrize("alignment", ["dirichlet", {"name": "logistic-normal", "scale": 0.5}])
+def test_relaxed_alignments_are_a_change_of_one_key(alignment: object) -> None:
+    model = tiny_model(alignment=alignment)
+    problem = model.problem(make_batch(SOURCES, TARGETS), with_posterior=True)
+    assert problem.posterior is not None
+    kl = problem.posterior.kl(problem.prior)
+    assert kl.shape == problem.weights.shape
+    assert bool((kl >= 0).all())
+
+
+def test_dropout_is_off_in_evaluation_and_follows_the_seed_in_training() -> None:
+    model = tiny_model(dropout=0.4)
+    batch = make_batch(SOURCES, TARGETS)
+
+    def marginal(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        problem = model.problem(batch)
+        return Marginal()(problem.prior, problem.likelihood).value
+
+    torch.testing.assert_close(marginal(1), marginal(1))
+    assert not torch.allclose(marginal(1), marginal(2))
+    model.eval()
+    torch.testing.assert_close(marginal(1), marginal(2))
