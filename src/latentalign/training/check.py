@@ -30,7 +30,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         stream = Stream(
             prepared.train, seed=recipe.seed, total=schedule.total, accumulate=recipe.training.accumulate
         )
-        module = AlignmentModule(model, schedule, recipe.training, seed=recipe.seed)
+        module = AlignmentModule(model, schedule, recipe.training, stream=stream, seed=recipe.seed)
         step = next(iter(stream))
         for phase in schedule.phases:
             module.enter(phase)

@@ -1,8 +1,5 @@
 """Train a recipe into a run folder, or go on with one."""
 
-import errno
-import os
-import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,29 +7,33 @@ from typing import Any
 
 import torch
 
-from latentalign.errors import UserError
-from latentalign.training.checkpoints import list_checkpoints, newest_good
+from latentalign.training.checkpoints import load_checkpoint
 from latentalign.training.diagnosis import NonFinite
-from latentalign.training.distributed import World, agree, close_group, find_world, open_group
+from latentalign.training.distributed import World, close_group, find_world, open_group
 from latentalign.training.engine import build_trainer, quiet
-from latentalign.training.folders import begin, check_free, note_environment, prepare_again
+from latentalign.training.failures import (
+    disk_failure,
+    is_lost_worker,
+    name_the_batch,
+    resume_command,
+    worker_failure,
+)
 from latentalign.training.journal import RunLog
 from latentalign.training.module import AlignmentModule
+from latentalign.training.opening import DISK_ERRORS, Opened, open_run
 from latentalign.training.progress import Progress
 from latentalign.training.randomness import derive_seed
 from latentalign.training.recipes import Recipe
-from latentalign.training.runs import MODEL, load_config, schedule_of
+from latentalign.training.runs import MODEL, schedule_of
 from latentalign.training.schedule import Schedule
-from latentalign.training.stopping import Signals, WorkerLost
+from latentalign.training.stopping import Signals
 from latentalign.training.stream import Stream
 from latentalign.training.supervisor import Supervisor
-
-_DISK = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a run ended."""
+    """How a run ended. `best` is the best value of what validation watches, normally the NLL."""
 
     folder: Path
     steps: int
@@ -58,194 +59,115 @@ class Trained:
 def train(
     recipe: Recipe, folder: Path, *, resume: bool = False, overwrite: bool = False, echo: bool = True
 ) -> Trained:
-    """Train the recipe into the folder. With `resume` go on from its newest good checkpoint, if there is one."""
+    """Train the recipe into the folder. With `resume` go on from its newest good checkpoint, if there is one.
+
+    `TrainingStopped` says that training ended early and can go on; other `UserError`s that it cannot begin.
+    """
     world = find_world(recipe.training.devices, recipe.training.nodes)
-    schedule = schedule_of(recipe)
-    _set_threads(recipe)
+    if recipe.training.threads is not None:
+        torch.set_num_threads(recipe.training.threads)
     log = RunLog(active=world.is_first, echo=echo)
+    schedule = schedule_of(recipe)
     with ExitStack() as stack:
         stack.callback(close_group)
         open_group(recipe.training.timeout_minutes)
-        checkpoint, prepared = _open_run(recipe, folder, resume, overwrite, world, log, stack)
-        try:
-            return _fit(recipe, schedule, folder, prepared, checkpoint, world, log)
-        except OSError as error:
-            if error.errno in _DISK:
-                raise _disk_error(error, folder) from None
-            raise
-
-
-def _open_run(
-    recipe: Recipe, folder: Path, resume: bool, overwrite: bool, world: World, log: RunLog, stack: ExitStack
-) -> tuple[Path | None, Any]:
-    """The checkpoint to go on from and the data. The first process makes the folder, the others wait for it."""
-    prepared, checkpoint, problem = None, None, None
-    if world.is_first:
-        try:
-            checkpoint, prepared = _open_first(recipe, folder, resume, overwrite, world, log, stack)
-        except UserError as error:
-            problem = error
-        except OSError as error:
-            if error.errno not in _DISK:
-                raise
-            problem = UserError(f"{folder}: cannot be written ({error.strerror}); choose another --out")
-    answer = agree((str(checkpoint) if checkpoint else None, str(problem) if problem else None))
-    if problem is not None:
-        raise problem
-    if answer[1] is not None:
-        raise UserError(answer[1])
-    if not world.is_first:
-        prepared = stack.enter_context(prepare_again(recipe, folder, log))
-    return (Path(answer[0]) if answer[0] else None), prepared
-
-
-def _open_first(
-    recipe: Recipe, folder: Path, resume: bool, overwrite: bool, world: World, log: RunLog, stack: ExitStack
-) -> tuple[Path | None, Any]:
-    exists = folder.is_dir() and any(folder.iterdir())
-    if not (resume and exists):
-        check_free(folder, overwrite=overwrite)
-        prepared = begin(recipe, folder, log=log, world_size=world.size)
-        log.open(folder / "log.txt")
-        return None, prepared
-    load_config(folder)  # a folder that is not a run is refused before anything is written into it
-    log.open(folder / "log.txt")
-    good = newest_good(folder, log)
-    prepared = stack.enter_context(prepare_again(recipe, folder, log))
-    differences = note_environment(recipe, folder, world.size)
-    if differences:
-        log(
-            f"resumed under other conditions than it began ({', '.join(differences)}): weights may differ in rounding"
+        opened = open_run(
+            recipe, folder, resume=resume, overwrite=overwrite, world=world, log=log, stack=stack
         )
-    if good is None:
-        log(f"{folder}: no good checkpoint yet; training starts at the beginning")
-        return None, prepared
-    path, content = good
-    if content["examples"] != len(prepared.train):
-        raise UserError(
-            f"{folder}: the run began with {content['examples']} training examples, now there are "
-            f"{len(prepared.train)}; it cannot be resumed with other data"
-        )
-    log(f"resumed from {path.name}, epoch {content['place']['epoch']}, step {content['place']['step']}")
-    return path, prepared
-
-
-def _fit(
-    recipe: Recipe,
-    schedule: Schedule,
-    folder: Path,
-    prepared: Any,
-    checkpoint: Path | None,
-    world: World,
-    log: RunLog,
-) -> Trained:
-    config = recipe.training
-    torch.manual_seed(derive_seed(recipe.seed, "model"))
-    model = recipe.task.build_model(recipe.model, prepared.assets, needs_posterior=schedule.needs_posterior)
-    module = AlignmentModule(model, schedule, config, seed=recipe.seed, world=world)
-    _announce(model, schedule, prepared, log)
-    signals = Signals()
-    supervisor = Supervisor(
-        folder,
-        prepared.valid,
-        config=config,
-        log=log,
-        progress=Progress(log, active=world.is_first),
-        signals=signals,
-        resume_hint=resume_command(folder),
-    )
-    stream = Stream(
-        prepared.train,
-        seed=recipe.seed,
-        total=schedule.total,
-        accumulate=config.accumulate,
-        rank=world.rank,
-        world_size=world.size,
-    )
-    module.stream = stream
-    trainer = build_trainer(config, schedule, folder, world=world, callbacks=[supervisor])
-    signals.install()
-    try:
-        with quiet():
-            trainer.fit(module, train_dataloaders=stream, ckpt_path=checkpoint, weights_only=True)
-    except NonFinite as error:
-        raise _name_the_batch(error, prepared.train, folder, log) from None
-    except RuntimeError as error:
-        if world.size > 1 and _is_lost_worker(error):
-            raise _worker_error(error, module, folder) from None
-        raise
-    finally:
-        supervisor.progress.stop()
-        signals.restore()
-        torch.use_deterministic_algorithms(False)
-    learning = supervisor.learning
-    log(
-        f"done: {module.step} steps, best validation at step {learning.best_step}; the model is {folder / MODEL}"
-    )
+        if opened.is_complete and opened.checkpoint is not None:
+            log("training is complete; to go on, raise training.epochs (or early_stopping.patience)")
+            return _finished_before(load_checkpoint(opened.checkpoint), folder, world)
+        module = _build_module(recipe, schedule, opened, world, log)
+        supervisor = _build_supervisor(recipe, folder, opened, world, log)
+        _run(module, supervisor, opened)
+        log(f"done: {module.step} steps, best at step {supervisor.learning.best_step}; {folder / MODEL}")
     return Trained(
         folder=folder,
         steps=module.step,
-        epochs=min(schedule.total, module.position),
-        best=learning.best,
-        best_step=learning.best_step,
+        epochs=module.position,
+        best=supervisor.learning.best,
+        best_step=supervisor.learning.best_step,
         seconds=supervisor.seconds,
         tokens=supervisor.tokens,
         is_first=world.is_first,
     )
 
 
-def _announce(model: Any, schedule: Schedule, prepared: Any, log: RunLog) -> None:
+def _build_module(
+    recipe: Recipe, schedule: Schedule, opened: Opened, world: World, log: RunLog
+) -> AlignmentModule:
+    """The model, freshly initialised from the seed, with the stream it learns from."""
+    prepared = opened.prepared
+    torch.manual_seed(derive_seed(recipe.seed, "model"))
+    model = recipe.task.build_model(recipe.model, prepared.assets, needs_posterior=schedule.needs_posterior)
     theta = sum(parameter.numel() for parameter in model.theta())
     phi = sum(parameter.numel() for parameter in model.phi())
     log(f"parameters: theta {theta:,} (the model), phi {phi:,} (the inference network, unused at test time)")
     log(f"examples: {len(prepared.train):,} to train, {len(prepared.valid):,} to validate")
-    cut = len(schedule.phases) - len(schedule.reached)
-    if cut:
-        log(
-            f"training ends at epoch {schedule.total:g}, before the last {cut} of {len(schedule.phases)} phases"
-        )
+    if len(schedule.reached) < len(schedule.phases):
+        log(f"training ends at epoch {schedule.total:g}, before the schedule's last phase begins")
+    stream = Stream(
+        prepared.train,
+        seed=recipe.seed,
+        total=schedule.total,
+        accumulate=recipe.training.accumulate,
+        rank=world.rank,
+        world_size=world.size,
+    )
+    return AlignmentModule(model, schedule, recipe.training, stream=stream, seed=recipe.seed, world=world)
 
 
-def _set_threads(recipe: Recipe) -> None:
-    if recipe.training.threads is not None:
-        torch.set_num_threads(recipe.training.threads)
-
-
-def resume_command(folder: Path) -> str:
-    """The command that goes on with a run."""
-    return f"latentalign train --resume {shlex.quote(str(folder))}"
-
-
-def _last_good(folder: Path) -> str:
-    found = list_checkpoints(folder)
-    return f"the last good checkpoint is {found[0][1].name}" if found else "there is no checkpoint yet"
-
-
-def _disk_error(error: OSError, folder: Path) -> UserError:
-    place = f"{error.filename}: " if error.filename else f"{folder}: "
-    return UserError(
-        f"{place}cannot be written ({os.strerror(error.errno or 0)}); {_last_good(folder)}; "
-        f"make room, then go on with: {resume_command(folder)}"
+def _build_supervisor(recipe: Recipe, folder: Path, opened: Opened, world: World, log: RunLog) -> Supervisor:
+    return Supervisor(
+        folder,
+        opened.prepared.valid,
+        config=recipe.training,
+        say=log,
+        progress=Progress(log, active=world.is_first),
+        signals=Signals(),
+        resume_hint=resume_command(folder),
     )
 
 
-def _name_the_batch(error: NonFinite, train: Any, folder: Path, log: RunLog) -> NonFinite:
-    where = train.describe([index for batch in error.examples for index in batch])
-    text = f"{error}; batch: {where}; {_last_good(folder)}; try a smaller learning rate or gradient_clip"
-    log(text)
-    error.args = (text,)
-    return error
+def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> None:
+    """Let lightning train; what goes wrong comes out as one line."""
+    folder, world = supervisor.folder, module.world
+    supervisor.signals.install()
+    try:
+        with quiet():
+            trainer = build_trainer(
+                module.training_config, module.schedule, folder, world=world, callbacks=[supervisor]
+            )
+            trainer.fit(
+                module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
+            )
+    except NonFinite as error:
+        failure = name_the_batch(error, opened.prepared.train, folder)
+        supervisor.say.note(str(failure))
+        raise failure from None
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        raise disk_failure(error, folder) from None
+    except RuntimeError as error:
+        if world.size == 1 or not is_lost_worker(error):
+            raise
+        raise worker_failure(error, folder, step=module.step + 1) from None
+    finally:
+        supervisor.progress.stop()
+        supervisor.signals.restore()
+        torch.use_deterministic_algorithms(False)
 
 
-def _is_lost_worker(error: RuntimeError) -> bool:
-    text = str(error)
-    signs = ("gloo", "Gloo", "NCCL", "Connection", "Socket", "Timed out", "ProcessGroup")
-    return isinstance(error, torch.distributed.DistError) or any(sign in text for sign in signs)
-
-
-def _worker_error(error: RuntimeError, module: AlignmentModule, folder: Path) -> WorkerLost:
-    reason = str(error).splitlines()[0][:200]
-    return WorkerLost(
-        f"step {module.step + 1}: another process of the run was lost ({reason}); {_last_good(folder)}; "
-        f"start the processes again with --resume {folder}"
+def _finished_before(content: dict[str, Any], folder: Path, world: World) -> Trained:
+    place, learning, clock = content["place"], content["learning"], content["clock"]
+    return Trained(
+        folder=folder,
+        steps=place["step"],
+        epochs=place["position"],
+        best=learning["best"],
+        best_step=learning["best_step"],
+        seconds=clock["seconds"],
+        tokens=clock["tokens"],
+        is_first=world.is_first,
     )

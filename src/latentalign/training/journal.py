@@ -35,10 +35,14 @@ class RunLog:
         self._append(early)
 
     def __call__(self, text: str) -> None:
+        if self.active and self.echo:
+            self.write_line(text)
+        self.note(text)
+
+    def note(self, text: str) -> None:
+        """Into log.txt only."""
         if not self.active:
             return
-        if self.echo:
-            self.write_line(text)
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n"
         if self.path is None:
             self._early.append(line)

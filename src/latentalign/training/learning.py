@@ -25,13 +25,17 @@ class Learning:
     """
 
     rate: float
+    first_rate: float = 0.0  # of the recipe, to see whether a resumed run was given another one
     phase: int = 0
     best: float = float("inf")
     best_step: int = 0
     waiting_to_lower: int = 0
     waiting_to_stop: int = 0
     validations: int = 0
-    finished: bool = False
+    stopped: bool = False  # early
+
+    def __post_init__(self) -> None:
+        self.first_rate = self.first_rate or self.rate
 
     def judge(
         self, results: dict[str, Any], *, phase: Phase, schedule: Schedule, step: int, config: TrainingConfig
@@ -58,9 +62,13 @@ class Learning:
     def state(self) -> dict[str, Any]:
         return asdict(self)
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any], config: TrainingConfig) -> None:
+        """Go on from a checkpoint; a learning rate that was changed in the recipe since counts from now on."""
         for name, value in state.items():
             setattr(self, name, value)
+        self.stopped = False
+        if self.first_rate != config.learning_rate:
+            self.rate = self.first_rate = config.learning_rate
 
 
 def monitored(results: dict[str, Any], phase: Phase) -> float:

@@ -30,6 +30,7 @@ class AlignmentModule(LightningModule):
         schedule: Schedule,
         training: TrainingConfig,
         *,
+        stream: Stream,
         seed: int,
         world: World | None = None,
     ) -> None:
@@ -48,7 +49,7 @@ class AlignmentModule(LightningModule):
         self.place = Place()  # the next step to take
         self.step = 0  # updates made
         self.position = 0.0  # epochs seen
-        self.stream: Stream | None = None  # told where to start when a checkpoint is loaded
+        self.stream = stream  # told where to start when a checkpoint is loaded
         self.totals: Tensor | None = None  # [len(TOTALS)], since the last time they were taken
         self.gradient_norm = 0.0
         self._generator: torch.Generator | None = None
@@ -165,13 +166,14 @@ class AlignmentModule(LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["place"] = {"epoch": self.place.epoch, "index": self.place.index, "step": self.step}
         checkpoint["place"]["position"] = self.position
+        # lightning's own counters are not kept: the stream starts where the place says, in a fresh loop
+        checkpoint.pop("loops", None)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         place = checkpoint["place"]
         self.place = Place(place["epoch"], place["index"])
         self.step, self.position = place["step"], place["position"]
-        if self.stream is not None:
-            self.stream.start = self.place
+        self.stream.start = self.place
 
     def take_totals(self) -> dict[str, float]:
         """Averages since the last call, and the number of outputs; {} if there was no step."""

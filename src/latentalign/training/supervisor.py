@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 
 from latentalign.training.checkpoints import checkpoint_path, prune
@@ -31,7 +30,7 @@ class Supervisor(Callback):
         valid: Dataset,
         *,
         config: TrainingConfig,
-        log: RunLog,
+        say: RunLog,
         progress: Progress,
         signals: Signals,
         resume_hint: str,
@@ -39,7 +38,7 @@ class Supervisor(Callback):
         self.folder = folder
         self.valid = valid
         self.config = config
-        self.say = log
+        self.say = say
         self.progress = progress
         self.signals = signals
         self.resume_hint = resume_hint
@@ -62,24 +61,14 @@ class Supervisor(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         self._started = self._saved_at = time.perf_counter()
+        set_rate(pl_module, self.learning.rate)
         if self.inference is None:
             self.inference = natural_inference(
                 pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)
             )
-        if pl_module.step:
-            self.metrics_only_on_first(trainer, "forget")
+        if trainer.is_global_zero:
+            self.metrics.forget_after(pl_module.step)
         self.progress.start(pl_module.position, pl_module.schedule.total)
-
-    def metrics_only_on_first(
-        self, trainer: Trainer, action: str, record: dict[str, Any] | None = None
-    ) -> None:
-        """metrics.jsonl has one writer."""
-        if not trainer.is_global_zero:
-            return
-        if action == "forget":
-            self.metrics.forget_after(trainer.lightning_module.step)  # type: ignore[union-attr, arg-type]
-        elif record is not None:
-            self.metrics.append(record)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Step, batch_idx: int) -> None:
         phase = pl_module.schedule.at(batch.start)
@@ -102,8 +91,6 @@ class Supervisor(Callback):
         if self._validation_is_due(batch, step):
             is_best = self._validate(trainer, pl_module, batch)
         stop = batch.is_last or trainer.should_stop
-        if stop:
-            self.learning.finished = True
         signalled = any_rank(self.signals.received is not None, pl_module.device)
         if stop or is_best or signalled or self._checkpoint_is_due(pl_module, step):
             self.save(trainer, pl_module)
@@ -163,7 +150,7 @@ class Supervisor(Callback):
         if verdict.lowers_rate:
             set_rate(module, self.learning.rate)
         if verdict.stops:
-            trainer.should_stop = True
+            self.learning.stopped = trainer.should_stop = True
         record = {
             "step": module.step,
             "epoch": round(batch.end, 6),
@@ -175,7 +162,8 @@ class Supervisor(Callback):
             "training_seconds": round(self.seconds, 3),
         }
         self._tell(record, verdict.lowers_rate, verdict.stops)
-        self.metrics_only_on_first(trainer, "append", record)
+        if trainer.is_global_zero:
+            self.metrics.append(record)
         for logger in trainer.loggers:
             numbers = {
                 f"valid/{name}": value for name, value in results.items() if isinstance(value, int | float)
@@ -215,7 +203,7 @@ class Supervisor(Callback):
         checkpoint["examples"] = len(pl_module.stream.dataset)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        self.learning.restore(checkpoint["learning"])
+        self.learning.restore(checkpoint["learning"], self.config)
         self.seconds_before = checkpoint["clock"]["seconds"]
         self.tokens = checkpoint["clock"]["tokens"]
         self.inference = self.inference or checkpoint["inference"]
@@ -235,8 +223,3 @@ def set_rate(module: AlignmentModule, rate: float) -> None:
     optimizer: Any = module.optimizers()
     for group in optimizer.param_groups:
         group["lr"] = rate
-
-
-def weights_are_finite(model: torch.nn.Module) -> bool:
-    """Whether all parameters are finite numbers."""
-    return all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
