@@ -27,8 +27,8 @@ def answer_question(
 ) -> dict[str, Any]:
     """The likeliest answers, and how much each hop looked at each fact.
 
-    `request` holds `question`, `story` (a file) and perhaps `answer`: with a known answer the posterior of the
-    inference network is shown too, if the run has one.
+    `request` holds `question`, `story` (a file) and perhaps `answer`: with a known answer the posterior of
+    the inference network is shown too, if the run has one.
     """
     facts, asked = _understand(request)
     dataset = StoryDataset([Story(facts, (asked,))], vocabulary, memory=memory, batch_size=1)

@@ -38,7 +38,7 @@ class MemoryModelConfig(BaseModel):
     position_encoding: bool = True  # words of a sentence are weighted by their place; else a bag of words
     temporal_encoding: bool = True  # a learnt vector for the age of a fact
     random_noise: float = Field(default=0.1, ge=0, lt=1)  # empty slots put between facts while training
-    linear_start: int = Field(default=0, ge=0)  # first batches without the softmax in the attention
+    linear_start: float = Field(default=0.0, ge=0)  # first epochs, without the softmax in the attention
     init_scale: float = Field(default=0.1, gt=0)
     dropout: float = Field(default=0.0, ge=0, lt=1)
 

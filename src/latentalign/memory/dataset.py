@@ -43,8 +43,7 @@ class Batch:
     supporting: Tensor  # [B,S] bool: any supporting fact
     unknown: tuple[int, ...]
     words: tuple[int, ...]
-    patterns: tuple[str, ...]
-    sources: tuple[str, ...]
+    groups: dict[str, tuple[str, ...]]  # further names under which accuracy is counted
 
     def __len__(self) -> int:
         return self.mask.shape[0]
@@ -87,7 +86,7 @@ class _SentenceTable:
 
 
 class StoryDataset:
-    """Every question of some stories, encoded once."""
+    """Every question of some stories, encoded once; `detailed` asks for accuracy by pattern and source."""
 
     def __init__(
         self,
@@ -97,8 +96,9 @@ class StoryDataset:
         memory: int,
         batch_size: int,
         bucket: bool = True,
+        detailed: bool = False,
     ) -> None:
-        self.batch_size, self.bucket, self.memory = batch_size, bucket, memory
+        self.batch_size, self.bucket, self.memory, self.detailed = batch_size, bucket, memory, detailed
         table = _SentenceTable(vocabulary)
         self.examples: list[Example] = []
         self.shortened = 0
@@ -107,8 +107,8 @@ class StoryDataset:
             rows = [table.add(fact.words) for fact in story.facts]
             self._add_questions(story, rows, table)
             known = vocabulary.word_number
-            sentences = (*story.facts, *story.questions)
-            strange.update(word for item in sentences for word in item.words if word not in known)
+            for words in (item.words for part in (story.facts, story.questions) for item in part):
+                strange.update(word for word in words if word not in known)
         self.table = table.tensor()
         self.lengths = (self.table != PAD).sum(dim=1)
         self.unknown_words = strange
@@ -208,9 +208,16 @@ class StoryDataset:
             supporting=supporting[:, :-1],
             unknown=tuple(example.unknown for example in examples),
             words=tuple(example.words for example in examples),
-            patterns=tuple(example.pattern for example in examples),
-            sources=tuple(example.source for example in examples),
+            groups=self._groups(examples),
         )
+
+    def _groups(self, examples: list[Example]) -> dict[str, tuple[str, ...]]:
+        if not self.detailed:
+            return {}
+        return {
+            "pattern": tuple(example.pattern for example in examples),
+            "source": tuple(example.source for example in examples),
+        }
 
     def describe(self, indices: Sequence[int]) -> str:
         return "questions at " + "; ".join(self.examples[index].place for index in indices)

@@ -75,7 +75,9 @@ class EpisodeLikelihood(ContextLikelihood):
 class Dynamic(nn.Module):
     """Input, question, episodic memory and answer modules; attention of the last episode is the latent."""
 
-    def __init__(self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int) -> None:
+    def __init__(
+        self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int, batches: int = 1
+    ) -> None:
         super().__init__()
         self.config = config
         size = config.size
@@ -119,7 +121,8 @@ class Dynamic(nn.Module):
         def head(context: Tensor, query: Tensor) -> Tensor:
             last, asked = query[..., :size], query[..., size:]
             final = torch.relu(self.updates[-1](torch.cat([last, context, asked], dim=-1)))
-            return self.output(torch.cat([final, asked], dim=-1))
+            logits: Tensor = self.output(torch.cat([final, asked], dim=-1))
+            return logits
 
         queries = torch.cat([memory, question], dim=-1)[:, None]
         width = self.output.out_features
@@ -134,9 +137,12 @@ class Dynamic(nn.Module):
         lengths = mask.sum(dim=1).cpu()
         packed = nn.utils.rnn.pack_padded_sequence(facts, lengths, batch_first=True, enforce_sorted=False)
         states, _ = nn.utils.rnn.pad_packed_sequence(self.fusion(packed)[0], batch_first=True)
-        return self.dropout(states.unflatten(-1, (2, -1)).sum(dim=-2))
+        forth, back = states.chunk(2, dim=-1)
+        in_context: Tensor = self.dropout(forth + back)
+        return in_context
 
     def _scores(self, facts: Tensor, question: Tensor, memory: Tensor) -> Tensor:
         question, memory = question[:, None], memory[:, None]
         features = [facts * question, facts * memory, (facts - question).abs(), (facts - memory).abs()]
-        return self.gate(torch.cat(features, dim=-1))[..., 0]
+        scores: Tensor = self.gate(torch.cat(features, dim=-1))
+        return scores[..., 0]

@@ -23,6 +23,8 @@ def position_weights(sentences: Tensor) -> Tensor:
 class SentenceEncoder(nn.Module):
     """Sums of word vectors under several embedding tables at once (a memory network has one a hop)."""
 
+    ramp: Tensor
+
     def __init__(
         self,
         words: int,
@@ -48,7 +50,7 @@ class SentenceEncoder(nn.Module):
             encoded = sums[:, 0] + self.ramp * sums[:, 1]
         else:
             encoded = (embedded * (sentences != PAD)[..., None]).sum(dim=1)
-        return encoded.unflatten(-1, (self.tables, self.size))
+        return encoded.view(-1, self.tables, self.size)
 
 
 def split_batch(encoded: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -79,6 +81,5 @@ class TemporalEncoding(nn.Module):
 
     def forward(self, age: Tensor) -> Tensor:
         """[B,S] -> [B,S,tables,D]."""
-        return functional.embedding(self.ages(age), self.vectors.flatten(1)).unflatten(
-            -1, self.vectors.shape[1:]
-        )
+        found = functional.embedding(self.ages(age), self.vectors.flatten(1))
+        return found.view(*age.shape, *self.vectors.shape[1:])

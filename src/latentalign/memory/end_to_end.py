@@ -17,14 +17,16 @@ from latentalign.memory.vocabulary import Vocabulary
 class AnswerTable(nn.Module):
     """One vector an answer; an answer that is a word of the vocabulary takes it from the last table."""
 
+    rows: Tensor
+
     def __init__(self, vocabulary: Vocabulary, size: int, *, init_scale: float) -> None:
         super().__init__()
         words = [numbers[0] if len(numbers) == 1 else -1 for numbers in vocabulary.answer_words]
         own = [number for number, word in enumerate(words) if word < 0]
         self.own = nn.Parameter(torch.randn(len(own), size) * init_scale)
         total = len(vocabulary.words)
-        rows = [word if word >= 0 else total + own.index(number) for number, word in enumerate(words)]
-        self.register_buffer("rows", torch.tensor(rows), persistent=False)
+        numbers = [word if word >= 0 else total + own.index(number) for number, word in enumerate(words)]
+        self.register_buffer("rows", torch.tensor(numbers), persistent=False)
 
     def forward(self, words: Tensor) -> Tensor:
         """Word vectors [V,D] -> answer vectors [A,D]."""
@@ -41,7 +43,9 @@ class EndToEnd(nn.Module):
 
     seen: Tensor
 
-    def __init__(self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int) -> None:
+    def __init__(
+        self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int, batches: int = 1
+    ) -> None:
         super().__init__()
         self.config = config
         self.adjacent = config.tying == "adjacent"
@@ -65,15 +69,16 @@ class EndToEnd(nn.Module):
         self.answers = AnswerTable(vocabulary, config.size, init_scale=scale)
         self.dropout = nn.Dropout(config.dropout)
         # batches seen in training: linear start ends after some of them, also in a resumed or loaded model
+        self.linear_batches = round(config.linear_start * batches)
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
 
     @property
     def is_linear(self) -> bool:
-        return int(self.seen) < self.config.linear_start
+        return int(self.seen) <= self.linear_batches and self.linear_batches > 0
 
     def count(self) -> None:
         """A training batch is about to be read."""
-        if self.config.linear_start:
+        if self.linear_batches:
             self.seen += 1
 
     def _tables(self, hop: int) -> tuple[int, int]:
@@ -93,7 +98,8 @@ class EndToEnd(nn.Module):
         values = [facts[:, :, value] for _, value in tables]
         state = self.dropout(questions[:, 0 if self.adjacent else 2])  # [B,D]
         last = tables[-1][1]
-        answers = self.answers(self.encoder.table.unflatten(-1, (-1, self.config.size))[:, last])  # [A,D]
+        size = self.config.size
+        answers: Tensor = self.answers(self.encoder.table[:, last * size : (last + 1) * size])  # [A,D]
 
         def head(context: Tensor, query: Tensor) -> Tensor:
             return (context + query) @ answers.t()
@@ -135,8 +141,7 @@ class EndToEnd(nn.Module):
         if paths > self.config.most_paths:
             raise UserError(
                 f"model.latent: path over {len(keys)} hops and {mask.shape[1]} slots makes {paths} paths, "
-                f"more than model.most_paths = {self.config.most_paths}; use fewer hops, a smaller data.memory or "
-                "latent: last"
+                f"more than most_paths = {self.config.most_paths}; use fewer hops or a smaller data.memory"
             )
         log_path, path_mask, states = walk_paths(state, keys, values, mask, keep=self._keep)
         return _Read(log_path, path_mask, states, torch.zeros_like(state), (), len(keys))

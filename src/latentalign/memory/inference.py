@@ -17,6 +17,8 @@ class InferenceNetwork(nn.Module):
     its own, and shares nothing else with it. It is not used at test time.
     """
 
+    words_of_answer: Tensor
+
     def __init__(
         self, config: MemoryModelConfig, vocabulary: Vocabulary, encoder: SentenceEncoder, *, memory: int
     ) -> None:
@@ -40,10 +42,10 @@ class InferenceNetwork(nn.Module):
         sentences = torch.cat([batch.sentences, self._answer_sentences(batch)])
         encoded = encoder(sentences, table).flatten(1)  # [N+2B,tables·D]
         facts, questions = split_batch(encoded[: -len(batch)], batch)
-        seen = self.facts(facts) + self.temporal(batch.age)[:, :, 0]
-        pieces = seen.unflatten(-1, (2 * self.config.hops, -1)).unbind(dim=2)
+        seen: Tensor = self.facts(facts) + self.temporal(batch.age)[:, :, 0]
+        pieces = seen.chunk(2 * self.config.hops, dim=-1)
         keys, values = list(pieces[: self.config.hops]), list(pieces[self.config.hops :])
-        state = self.question(questions) + self.answer_words(encoded[-len(batch) :])
+        state: Tensor = self.question(questions) + self.answer_words(encoded[-len(batch) :])
         state = torch.tanh(state + self.answers(batch.answers[:, 0]))
         if self.config.latent == "path":
             log_path, mask, _ = walk_paths(state, keys, values, batch.mask)

@@ -41,14 +41,23 @@ class MemoryProblem(AlignmentProblem):
 
 
 class MemoryModel(nn.Module):
-    """A memory network, and an inference network where an objective asks for one."""
+    """A memory network, and an inference network where an objective asks for one.
+
+    `memory` is the number of slots and `batches` that of an epoch, in which linear start is counted.
+    """
 
     def __init__(
-        self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int, needs_posterior: bool = False
+        self,
+        config: MemoryModelConfig,
+        vocabulary: Vocabulary,
+        *,
+        memory: int,
+        batches: int = 1,
+        needs_posterior: bool = False,
     ) -> None:
         super().__init__()
         self.config = config
-        self.network = NETWORKS[config.kind](config, vocabulary, memory=memory)
+        self.network = NETWORKS[config.kind](config, vocabulary, memory=memory, batches=batches)
         self.inference = (
             InferenceNetwork(config, vocabulary, self.network.encoder, memory=memory)
             if needs_posterior and config.posterior == "network"
@@ -119,7 +128,7 @@ class MemoryModel(nn.Module):
         log_probs = predictor.log_probs(problem.prior, problem.likelihood, generator=generator)[:, 0]
         right = (best_answers(log_probs) == batch.answers[:, 0]).tolist()
         found = {"accuracy": (float(sum(right)), float(len(right)))}
-        for kind, names in (("pattern", batch.patterns), ("source", batch.sources)):
+        for kind, names in batch.groups.items():
             for name, hit in zip(names, right, strict=True):
                 _add(found, f"accuracy by {kind}: {name}", float(hit), 1.0)
         _add(found, "unknown_word_share", float(sum(batch.unknown)), float(sum(batch.words)))

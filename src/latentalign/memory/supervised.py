@@ -19,7 +19,9 @@ class Supervised(nn.Module):
     choice where it does not; at test time they always follow the model's own choice.
     """
 
-    def __init__(self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int) -> None:
+    def __init__(
+        self, config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int, batches: int = 1
+    ) -> None:
         super().__init__()
         self.config = config
         size = config.size
@@ -60,7 +62,9 @@ class Supervised(nn.Module):
             state = state + torch.tanh(join(torch.cat([state, fact], dim=-1)))
 
         def head(context: Tensor, query: Tensor) -> Tensor:
-            return self.output(query + torch.tanh(self.joins[-1](torch.cat([query, context], dim=-1))))
+            final = query + torch.tanh(self.joins[-1](torch.cat([query, context], dim=-1)))
+            logits: Tensor = self.output(final)
+            return logits
 
         likelihood = ContextLikelihood(head, facts, state[:, None], targets, width=self.output.out_features)
         return Reading(scores[-1], batch.mask, likelihood, tuple(scores[:-1]))

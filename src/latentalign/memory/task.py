@@ -35,6 +35,7 @@ class MemoryAssets:
     answers: tuple[str, ...]
     memory: int
     batch_size: int
+    batches: int  # of an epoch
     held_out: float
     data_seed: int
 
@@ -98,8 +99,15 @@ class MemoryTask:
         """Read or tell the stories, collect the vocabulary, hold some out."""
         train, valid = self._stories(data, folder=folder, log=log)
         vocabulary = Vocabulary.collect(train)
+        questions = sum(len(story.questions) for story in train)
         assets = MemoryAssets(
-            vocabulary.words, vocabulary.answers, data.memory, data.batch_size, data.held_out, data.data_seed
+            words=vocabulary.words,
+            answers=vocabulary.answers,
+            memory=data.memory,
+            batch_size=data.batch_size,
+            batches=-(-questions // data.batch_size),
+            held_out=data.held_out,
+            data_seed=data.data_seed,
         )
         assets.save(folder)
         parts = []
@@ -140,7 +148,13 @@ class MemoryTask:
     def build_model(
         self, model: MemoryModelConfig, assets: MemoryAssets, *, needs_posterior: bool
     ) -> MemoryModel:
-        return MemoryModel(model, assets.vocabulary, memory=assets.memory, needs_posterior=needs_posterior)
+        return MemoryModel(
+            model,
+            assets.vocabulary,
+            memory=assets.memory,
+            batches=assets.batches,
+            needs_posterior=needs_posterior,
+        )
 
     def dataset(
         self, assets: MemoryAssets, *, data: str | Path | None = None, split: str | None = None
@@ -166,16 +180,26 @@ class MemoryTask:
                     f"name, or {HELD_OUT} for the stories held out from training"
                 )
             stories = read_stories(chosen)
-        dataset = self._dataset(assets, stories)
+        dataset = self._dataset(assets, stories, detailed=True)
         for line in dataset.remarks():
             logger.warning("%s: %s", data, line)
         return dataset
 
     def _dataset(
-        self, assets: MemoryAssets, stories: Sequence[Story], *, bucket: bool = True
+        self,
+        assets: MemoryAssets,
+        stories: Sequence[Story],
+        *,
+        bucket: bool = True,
+        detailed: bool = False,
     ) -> StoryDataset:
         return StoryDataset(
-            stories, assets.vocabulary, memory=assets.memory, batch_size=assets.batch_size, bucket=bucket
+            stories,
+            assets.vocabulary,
+            memory=assets.memory,
+            batch_size=assets.batch_size,
+            bucket=bucket,
+            detailed=detailed,
         )
 
     def answer(
@@ -204,10 +228,8 @@ def _check_support(dataset: StoryDataset, log: Callable[[str], None]) -> None:
     known = sum(bool(example.support) for example in dataset.examples)
     if not known:
         raise UserError(
-            "data.stories: expected supporting facts after the answers (a second tab and fact numbers), found "
-            "none; set model.facts: none and model.posterior: network"
+            "data.stories: expected supporting facts after the answers (a second tab and fact numbers), "
+            "found none; set model.facts: none and model.posterior: network"
         )
     if known < len(dataset):
-        log(
-            f"training: {len(dataset) - known} questions without supporting facts in memory learn without them"
-        )
+        log(f"training: {len(dataset) - known} questions have no supporting fact in memory to learn from")
