@@ -9,14 +9,31 @@ from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
 from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.errors import ConfigError, ShapeError
 
 # A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution of N outputs.
 Head = Callable[[Tensor, Tensor], Tensor | Distribution]
 
+_NO_VALUES = (
+    "has no finite set of output values to predict over; ask for the score of observed outputs instead"
+)
+
 
 class Likelihood(ABC):
     """log f(x, z)_y for outputs y of shape [B,T]. Objectives see a model only through this."""
+
+    @property
+    def shape(self) -> torch.Size | None:
+        """[B,T,S] of the alignments it takes; None where that is not known."""
+        return None
+
+    def check_fit(self, prior: torch.Size) -> None:
+        """Refuse alignments over another memory: a position beyond it would read the next example's."""
+        if self.shape is not None and prior != self.shape:
+            raise ShapeError(
+                f"prior: expected shape {list(self.shape)} as the likelihood's [B,T,S], received "
+                f"{list(prior)}; check that both see the same memory"
+            )
 
     @abstractmethod
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
@@ -40,15 +57,11 @@ class Likelihood(ABC):
 
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         """Log probabilities of every output value at N pairs: [N,V]."""
-        raise ConfigError(
-            f"likelihood: {type(self).__name__} has no finite set of output values to predict over"
-        )
+        raise ConfigError(f"likelihood: {type(self).__name__} {_NO_VALUES}")
 
     def log_probs_mixture(self, z: Tensor) -> Tensor:
         """Log probabilities of every output value at mixtures z [B,T,S]: [B,T,V]."""
-        raise ConfigError(
-            f"likelihood: {type(self).__name__} has no finite set of output values to predict over"
-        )
+        raise ConfigError(f"likelihood: {type(self).__name__} {_NO_VALUES}")
 
     def detach(self) -> "Likelihood":
         """The same likelihood without a graph."""
@@ -61,6 +74,10 @@ class TableLikelihood(Likelihood):
     def __init__(self, table: Tensor) -> None:
         check_shapes(table=(table, "B T S"))
         self.table = table
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.table.shape
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         return self.table[example, step, position]
@@ -115,6 +132,10 @@ class ContextLikelihood(Likelihood):
         self.head, self.values, self.queries, self.targets = head, values, queries, targets
         self.max_elements = max_elements
         self._width = width
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((*self.queries.shape[:2], self.values.shape[1]))
 
     @property
     def width(self) -> int:
@@ -179,9 +200,7 @@ class ContextLikelihood(Likelihood):
     def _log_probs(self, context: Tensor, query: Tensor) -> Tensor:
         output = self.head(context, query)
         if not isinstance(output, Tensor):
-            raise ConfigError(
-                "likelihood: predicting needs a head that returns logits [N,V], not a Distribution"
-            )
+            raise ConfigError(f"likelihood: a head that returns a {type(output).__name__} {_NO_VALUES}")
         return output.log_softmax(dim=-1)
 
     def _in_chunks(self, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
@@ -201,6 +220,10 @@ class ContextLikelihood(Likelihood):
 class _WithoutGraph(Likelihood):
     def __init__(self, inner: Likelihood) -> None:
         self.inner = inner
+
+    @property
+    def shape(self) -> torch.Size | None:
+        return self.inner.shape
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         with torch.no_grad():

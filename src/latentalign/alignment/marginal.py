@@ -27,6 +27,7 @@ class ExactMarginal:
 
 def exact_marginal(prior: Categorical, likelihood: Likelihood, *, prune: float = 0.0) -> ExactMarginal:
     """Marginalise over every position (prune = 0) or over those whose responsibility can exceed `prune`."""
+    likelihood.check_fit(prior.shape)
     return _pruned(prior, likelihood, prune) if prune > 0 else _dense(prior, likelihood)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count, check_fraction, check_positive
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.distributions import Categorical, Latent, check_family
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Estimator
 from latentalign.alignment.likelihood import Likelihood
@@ -46,6 +46,9 @@ class Objective(ABC):
                 f"posterior: {name} takes none, received {type(posterior).__name__}; drop it or choose "
                 "variational, wake, rws or vimco"
             )
+        likelihood.check_fit(prior.shape)
+        if posterior is not None:
+            check_family(posterior, prior)
         if isinstance(posterior, Categorical) and isinstance(prior, Categorical):
             posterior = posterior.within(prior.support)
         return self._bound(prior, likelihood, posterior, generator)

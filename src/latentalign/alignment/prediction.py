@@ -85,6 +85,7 @@ class Sampled(Predictor):
     def score(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
+        likelihood.check_fit(prior.shape)
         if isinstance(prior, Categorical):
             log_f = likelihood.at(prior.sample(self.n, generator))
         else:
@@ -126,6 +127,7 @@ class SoftContext(Predictor):
 
 def _mixture_of_pairs(prior: Categorical, likelihood: Likelihood) -> Tensor:
     """log Σ_i p_i f_i for every output value, over the prior's support, in chunks of bounded size."""
+    likelihood.check_fit(prior.shape)
     batch, steps = prior.shape[:2]
     example, step, position = prior.support.nonzero(as_tuple=True)
     weight = prior.probs[example, step, position]
