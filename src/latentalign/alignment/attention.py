@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_shapes
-from latentalign.alignment.distributions import Latent
+from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.likelihood import ContextLikelihood, Head
+from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.objectives import Objective
 from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.registry import (
@@ -27,7 +28,9 @@ class AttentionOutput:
 
     attention: Tensor  # [B,T,S]: the prior E_p[z]
     prior: Latent
-    posterior: Latent | None = None
+    posterior: Latent | None = (
+        None  # given targets: the inference network's; in evaluation else the exact one
+    )
     loss: Tensor | None = None  # scalar, nats an output, to be minimised; where targets were given
     bound: Bound | None = None  # in training: the objective's parts, [B,T]
     log_probs: Tensor | None = None  # [B,T,V], in evaluation: the predictive distribution
@@ -113,8 +116,10 @@ class LatentAttention(nn.Module):
                 prior.mean(), prior, posterior, -_weighted_mean(bound.surrogate, weights), bound
             )
         posterior = None
-        if targets is not None and self.objective.needs_posterior:
+        if targets is not None:
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
+            if posterior is None and isinstance(prior, Categorical):
+                posterior = exact_posterior(prior, f)
         log_probs = self.predictor.log_probs(prior, f, generator=generator) if f.has_logits else None
         nll = None if targets is None else -self.predictor.score(prior, f, generator=generator)
         loss = None if nll is None else _weighted_mean(nll, weights)
