@@ -175,9 +175,7 @@ def _write_arrays(
         "repeated": repeated,
     }
     write_atomic(folder / "meta.json", json.dumps(meta, indent=1))
-    log(
-        f"{meta['images']} images, {meta['regions']} regions of {dim} numbers; left out {repeated} repeated lines"
-    )
+    log(f"{meta['images']} images, {meta['regions']} regions of {dim} numbers; {repeated} repeated lines")
     return meta
 
 

@@ -31,9 +31,9 @@ class ScenesConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    train_images: int = Field(3000, ge=1)
-    valid_images: int = Field(1000, ge=2)
-    questions_per_image: int = Field(4, ge=1)
+    train_images: int = Field(2400, ge=1)
+    valid_images: int = Field(800, ge=2)
+    questions_per_image: int = Field(5, ge=1)
     seed: int = 0
 
 

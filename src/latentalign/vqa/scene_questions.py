@@ -14,10 +14,9 @@ PEOPLE = 10
 _DIRECTIONS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
 # what people mix up: neighbours on the colour wheel or of a like outline
 _CONFUSED = {
-    "red": "orange", "orange": "yellow", "yellow": "orange", "green": "blue", "blue": "purple",
-    "purple": "blue", "brown": "red", "black": "brown", "circle": "square", "square": "circle",
-    "triangle": "star", "star": "triangle", "cross": "star", "small": "large", "large": "small",
-    "yes": "no", "no": "yes",
+    "red": "purple", "yellow": "green", "green": "blue", "blue": "purple", "purple": "blue", "black": "blue",
+    "circle": "square", "square": "circle", "triangle": "cross", "cross": "square",
+    "small": "large", "large": "small", "yes": "no", "no": "yes",
 }  # fmt: skip
 _SPELLINGS: list[Callable[[str], str]] = [
     str,

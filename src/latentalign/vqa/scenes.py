@@ -1,4 +1,4 @@
-"""Generated scenes: coloured shapes, overlaps and distractors, rendered to pixels, with a detector's boxes."""
+"""Generated scenes: coloured shapes, overlaps, distractors, rendered to pixels, with a detector's boxes."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,13 @@ from PIL import Image, ImageDraw, ImageFilter
 
 COLOURS = {
     "red": (208, 48, 42),
-    "orange": (238, 140, 44),
     "yellow": (240, 210, 62),
     "green": (62, 158, 76),
     "blue": (48, 92, 204),
     "purple": (142, 68, 172),
-    "brown": (122, 80, 48),
     "black": (38, 38, 44),
 }
-KINDS = ("circle", "square", "triangle", "star", "cross")
+KINDS = ("circle", "square", "triangle", "cross")
 SIZES = {"small": (9.0, 12.5), "large": (18.0, 26.0)}  # range of radii in pixels
 GRID = 3
 CELL = 48
@@ -160,7 +158,6 @@ def _outline_points(shape: Shape) -> list[tuple[float, float]]:
         "circle": [(1.0, turn / 24) for turn in range(24)],
         "square": [(1.0, (turn + 0.5) / 4) for turn in range(4)],
         "triangle": [(1.0, turn / 3 - 0.25) for turn in range(3)],
-        "star": [(1.0 if turn % 2 == 0 else 0.42, turn / 10 - 0.25) for turn in range(10)],
         "cross": _CROSS,
     }[shape.kind]
     return [

@@ -61,7 +61,7 @@ class Words:
                 continue
             if len(values) != dim:
                 raise UserError(
-                    f"{path}, line {number}: expected a word and {dim} numbers, received {len(values)} numbers; "
+                    f"{path}, line {number}: expected a word and {dim} numbers, received {len(values)}; "
                     "set model.word_dim to the size of the vectors"
                 )
             row = self._numbers.get(word)
