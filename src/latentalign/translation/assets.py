@@ -8,7 +8,7 @@ from latentalign.errors import UserError
 from latentalign.files import write_atomic
 from latentalign.translation.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
 
-_VOCABULARY = "vocabulary.json"
+VOCABULARY = "vocabulary.json"
 _JOINT = "tokenizer.model"
 _SEPARATE = {"source": "tokenizer.source.model", "target": "tokenizer.target.model"}
 
@@ -36,6 +36,8 @@ class TranslationAssets:
         sides = {"source": self.source, "target": self.target}
         described: dict[str, object] = {"version": 1, "source_end": self.source_end}
         models = [side.model for side in sides.values() if isinstance(side, BpeTokenizer)]
+        for stale in (_JOINT, *_SEPARATE.values()):
+            (folder / stale).unlink(missing_ok=True)
         joint = len(models) == 2 and models[0] == models[1]
         for name, side in sides.items():
             if isinstance(side, BpeTokenizer):
@@ -43,12 +45,12 @@ class TranslationAssets:
                 write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)
             elif isinstance(side, WhitespaceTokenizer):
                 described[name] = {"kind": "whitespace", "words": side.words}
-        write_atomic(folder / _VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
+        write_atomic(folder / VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> "TranslationAssets":
         """Read the tokenizers of a run folder."""
-        path = folder / _VOCABULARY
+        path = folder / VOCABULARY
         try:
             described = json.loads(path.read_text(encoding="utf-8"))
             sides = {name: _load_side(folder, name, described[name]) for name in ("source", "target")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
-from latentalign.translation.assets import TranslationAssets
+from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import DataConfig, ModelConfig, PairFiles
 from latentalign.translation.corpus import Corpus, Filter, Pair, build_corpus, name_of, read_pairs
 from latentalign.translation.dataset import TranslationDataset
@@ -40,7 +40,8 @@ class TranslationTask:
         """Learn the tokenizers (or find them in `folder`), keep them there, and tokenise the corpora."""
         if data.prepared is not None:
             return self._from_prepared(data, folder, log)
-        assets = self._assets(data, folder, log)
+        known = (folder / VOCABULARY).exists()  # the run was begun before, or by another process
+        assets = TranslationAssets.load(folder) if known else _learn_assets(data, folder, log)
         datasets = {}
         for split in _SPLITS:
             files = getattr(data, split)
@@ -48,21 +49,6 @@ class TranslationTask:
             log(str(corpus.report))
             datasets[split] = _dataset(corpus, data)
         return Prepared(assets, datasets["train"], datasets["valid"])
-
-    def _assets(self, data: DataConfig, folder: Path, log: Log) -> TranslationAssets:
-        if (folder / "vocabulary.json").exists():
-            return TranslationAssets.load(folder)
-        source, target = (count_words(pair[side] for pair in _pairs(data, data.train)) for side in (0, 1))
-        if not source or not target:
-            raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
-        tokenizers = learn_tokenizers(source, target, config=data.tokenizer)
-        assets = TranslationAssets(*tokenizers, source_end=data.source_end)
-        assets.save(folder)
-        log(
-            f"tokenizer: {data.tokenizer.kind}, {len(assets.source)} source and {len(assets.target)} target "
-            f"pieces from {len(source)} and {len(target)} different words"
-        )
-        return assets
 
     def _from_prepared(self, data: DataConfig, folder: Path, log: Log) -> Prepared:
         assert data.prepared is not None
@@ -78,7 +64,8 @@ class TranslationTask:
     def prepare_files(self, data: DataConfig, model: ModelConfig, *, to: Path, seed: int, log: Log) -> None:
         """Tokenise the corpora once into a folder for `data.prepared`."""
         to.mkdir(parents=True, exist_ok=True)
-        assets = self._assets(data, to, log)
+        (to / _PREPARED).unlink(missing_ok=True)  # until everything is written again
+        assets = _learn_assets(data, to, log)
         for split in _SPLITS:
             files = getattr(data, split)
             keep = _filter(data, split)
@@ -112,6 +99,20 @@ class TranslationTask:
         files = PairFiles(source=str(source), target=str(target))
         corpus = build_corpus(read_pairs(files), assets, keep=Filter(), name=name_of(files))
         return TranslationDataset(corpus, batch_size=batch_size)
+
+
+def _learn_assets(data: DataConfig, folder: Path, log: Log) -> TranslationAssets:
+    source, target = count_words(_pairs(data, data.train))
+    if not source or not target:
+        raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
+    tokenizers = learn_tokenizers(source, target, config=data.tokenizer)
+    assets = TranslationAssets(*tokenizers, source_end=data.source_end)
+    assets.save(folder)
+    log(
+        f"tokenizer: {data.tokenizer.kind}, {len(assets.source)} source and {len(assets.target)} target pieces "
+        f"from {len(source)} and {len(target)} different words"
+    )
+    return assets
 
 
 def _pairs(data: DataConfig, files: PairFiles) -> Iterator[Pair]:

@@ -163,12 +163,14 @@ def _surface(piece: str, is_byte: bool) -> bytes:
     return piece.removeprefix(_SPACE_MARK).encode()
 
 
-def count_words(sentences: Iterable[str]) -> Counter[str]:
-    """How often every word occurs."""
-    counts: Counter[str] = Counter()
-    for sentence in sentences:
-        counts.update(sentence.split())
-    return counts
+def count_words(pairs: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
+    """How often every word occurs on either side."""
+    source: Counter[str] = Counter()
+    target: Counter[str] = Counter()
+    for left, right in pairs:
+        source.update(left.split())
+        target.update(right.split())
+    return source, target
 
 
 def learn_tokenizers(
