@@ -108,7 +108,8 @@ class LatentAttention(nn.Module):
         if self.training:
             if targets is None:
                 raise ConfigError(
-                    "targets: expected the observed outputs [B,T] in training mode, received none"
+                    "targets: expected the observed outputs [B,T] in training mode, received none; pass "
+                    "targets=, or call eval() first to predict"
                 )
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
             bound = self.objective(prior, f, posterior=posterior, generator=generator)
@@ -132,11 +133,18 @@ class LatentAttention(nn.Module):
             scores = self.inference_network(queries, memory, targets)
         if scores is None:
             return None
-        return self.distribution(scores, mask)
+        posterior = self.distribution(scores, mask)
+        # a sparse normaliser is the prior's own: q must be able to move to every position
+        return Categorical.from_scores(scores, mask) if isinstance(posterior, Categorical) else posterior
 
 
 def _weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     if weights is None:
         return values.mean()
     check_shapes(values=(values, "B T"), weights=(weights, "B T"))
-    return (values * weights).sum() / weights.sum()
+    total = weights.sum()
+    if not bool(total > 0):
+        raise ConfigError(
+            f"weights: expected a positive sum, received {total.item():g}; drop a batch in which no output counts"
+        )
+    return (values * weights).sum() / total
