@@ -9,7 +9,7 @@ import latentalign
 
 ROOT = Path(latentalign.__file__).parent
 LEAVES = {"errors", "files"}
-TASKS = {"translation", "vqa", "memory"}
+TASKS = {"translation", "vqa", "memory", "gaussian"}
 
 # What each part may import of the rest of the package. A part that is not listed here is refused.
 ALLOWED: dict[str, set[str]] = {

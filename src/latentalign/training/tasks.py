@@ -11,6 +11,7 @@ TASKS: dict[str, str] = {
     "translation": "latentalign.translation.task:TranslationTask",
     "vqa": "latentalign.vqa.task:VqaTask",
     "memory": "latentalign.memory.task:MemoryTask",
+    "gaussian": "latentalign.gaussian.task:GaussianTask",
 }
 
 

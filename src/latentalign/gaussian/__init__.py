@@ -1,0 +1,1 @@
+"""Gaussian latents: the auto-encoding bound on handwritten digits, with wake-sleep beside it."""
