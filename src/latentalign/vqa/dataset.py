@@ -68,7 +68,11 @@ class VqaDataset:
         self.draw = draw
         self._gold = gold
         self._normalise = normalise_features
-        self._words = [words.encode(example.question, limit=max_words) for example in self.examples]
+        encoded = [words.encode(example.question, limit=max_words) for example in self.examples]
+        self._lengths = torch.tensor([len(numbers) for numbers in encoded])
+        self._words = torch.full((len(encoded), max(map(len, encoded), default=1)), PADDING)
+        for row, numbers in enumerate(encoded):
+            self._words[row, : len(numbers)] = torch.tensor(numbers)
         self._said = _said_table(self.examples, answers)  # [N,P]
         self._cumulative = _cumulative_kept(self._said)
         self._fixed = np.random.default_rng(seed).random(len(self.examples))
@@ -100,10 +104,8 @@ class VqaDataset:
 
     def collate(self, indices: list[int]) -> VqaBatch:
         rows = np.asarray(indices)
-        lengths = torch.tensor([len(self._words[index]) for index in indices])
-        words = torch.full((len(indices), int(lengths.max())), PADDING)
-        for row, index in enumerate(indices):
-            words[row, : lengths[row]] = torch.tensor(self._words[index])
+        lengths = self._lengths[rows]
+        words = self._words[rows, : int(lengths.max())]
         uniform = torch.rand(len(indices), dtype=torch.float64).numpy() if self.draw else self._fixed[rows]
         targets = draw_labels(self._said[rows], self._cumulative[rows], uniform)
         regions, mask, gold = self._collate_regions(indices)
@@ -120,18 +122,14 @@ class VqaDataset:
         )
 
     def _collate_regions(self, indices: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        found = [self.features[self.examples[index].image_id].features for index in indices]
-        most = max(len(some) for some in found)
-        regions = torch.zeros(len(found), most, self.features.dim)
-        mask = torch.zeros(len(found), most, dtype=torch.bool)
-        gold = torch.zeros(len(found), most, dtype=torch.bool)
-        for row, (index, some) in enumerate(zip(indices, found, strict=True)):
-            regions[row, : len(some)] = torch.from_numpy(some)
-            mask[row, : len(some)] = True
+        features, mask = self.features.gather([self.examples[index].image_id for index in indices])
+        gold = np.zeros_like(mask)
+        for row, index in enumerate(indices):
             gold[row, list(self._gold.get(self.examples[index].question_id, ()))] = True
+        regions = torch.from_numpy(features)
         if self._normalise:
             regions = torch.nn.functional.normalize(regions, dim=-1)
-        return regions, mask, gold
+        return regions, torch.from_numpy(mask), torch.from_numpy(gold)
 
 
 def _said_table(examples: Sequence[Example], answers: Answers) -> np.ndarray:

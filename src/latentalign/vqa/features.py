@@ -236,12 +236,27 @@ class RegionFeatures:
         row = self._rows[image_id]
         start, stop = self._offsets[row : row + 2]
         features = self._features[start:stop].astype(np.float32)  # a copy: the pages may go
-        self._read += features.nbytes
+        self._release(features.nbytes)
+        _, width, height = (int(value) for value in self._images[row])
+        return ImageRegions(image_id, width, height, np.array(self._boxes[start:stop]), features)
+
+    def gather(self, image_ids: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Features of several images padded with zeros, [B,S,D], and which regions are real, [B,S] bool."""
+        rows = np.array([self._rows[image_id] for image_id in image_ids])
+        starts, counts = self._offsets[rows], self._offsets[rows + 1] - self._offsets[rows]
+        places = np.arange(counts.max())
+        mask = places < counts[:, None]  # [B,S]
+        index = starts[:, None] + np.minimum(places, counts[:, None] - 1)
+        features = self._features[index].astype(np.float32, copy=False)
+        features[~mask] = 0
+        self._release(features.nbytes)
+        return features, mask
+
+    def _release(self, read: int) -> None:
+        self._read += read
         if self._read > _RELEASE_AFTER:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._read = 0
-        _, width, height = (int(value) for value in self._images[row])
-        return ImageRegions(image_id, width, height, np.array(self._boxes[start:stop]), features)
 
 
 def encode_line(regions: ImageRegions) -> str:
