@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from latentalign.training.config import TrainingConfig
 from latentalign.training.diagnosis import NonFinite, explain_gradients, explain_step
 from latentalign.training.distributed import World, is_active, sum_over_ranks
-from latentalign.training.randomness import derive_seed
+from latentalign.training.randomness import derive_seed, seed_everywhere
 from latentalign.training.schedule import Phase, Schedule
 from latentalign.training.stream import Place, Share, Step, Stream
 
@@ -79,16 +79,13 @@ class AlignmentModule(LightningModule):
         if self._generator is None:
             self._generator = torch.Generator(device=self.device)
         seed = derive_seed(self.seed, "step", self.step, number, self.world.rank)
-        torch.manual_seed(seed)
+        seed_everywhere(seed)
         return self._generator.manual_seed(derive_seed(seed, "objective"))
 
     def training_step(self, step: Step, batch_idx: int) -> None:
         self.enter(self.schedule.at(step.start))
         optimizer: Any = self.optimizers()
-        if len(step.shares) == 1:
-            totals = self._learn_at_once(step)
-        else:
-            totals = self._learn_in_parts(step)
+        totals = self._learn_at_once(step) if len(step.shares) == 1 else self._learn_in_parts(step)
         self._clip(step)
         optimizer.step()
         optimizer.zero_grad()

@@ -17,6 +17,13 @@ def derive_seed(*parts: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+def seed_everywhere(seed: int) -> None:
+    """Seed torch's global generators. `torch.manual_seed` would do, but records a stack trace each time."""
+    torch.random.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
 @contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Run a block under torch's global generator seeded from the parts, and put its state back afterwards."""
