@@ -63,6 +63,6 @@ class Posterior(nn.Module):
 def test_latent_attention_beats_soft_attention(objective: str, soft: tuple[float, float]) -> None:
     network = {"inference_network": Posterior()} if objective == "variational" else {}
     nll, found = train(objective, **network)
-    assert nll < soft[0] - 0.03
-    assert found > 0.6
+    assert nll < soft[0] - 0.1
+    assert found > 0.5  # chance: 1 in 6
     assert soft[0] < 2.0  # soft attention has learnt something too (chance: log 8 = 2.08)

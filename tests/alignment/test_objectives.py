@@ -11,6 +11,8 @@ from latentalign.alignment import (
     Categorical,
     ContextLikelihood,
     Elbo,
+    Enumerate,
+    Estimator,
     Hard,
     Marginal,
     Reinforce,
@@ -128,14 +130,17 @@ def test_svi_climbs_from_the_hard_bound_to_the_log_marginal(steps: int) -> None:
         torch.testing.assert_close(found, limit, atol=1e-5, rtol=0)
 
 
-def test_svi_works_without_gradients() -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("estimator", [Enumerate(), Reinforce(samples=2)], ids=["enumerate", "reinforce"])
+@pytest.mark.parametrize("start", ["prior", "posterior"])
+def test_svi_works_where_gradients_are_off(start: str, estimator: Estimator, mode) -> None:
     problem = problems.make(2)
-    for start in ("prior", "posterior"):
-        objective = StochasticVI(steps=3, start=start)
-        with torch.no_grad():
-            inside = evaluate(problem, objective)
-        assert not inside.surrogate.requires_grad
-        torch.testing.assert_close(inside.value, evaluate(problem, objective).value)
+    objective = StochasticVI(steps=3, start=start, estimator=estimator)
+    with mode():
+        inside = evaluate(problem, objective, generator=torch.Generator().manual_seed(0))
+    assert not inside.surrogate.requires_grad
+    outside = evaluate(problem, objective, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(inside.value.clone(), outside.value)
 
 
 # ------------------------------------------------------------------------------------------ relations

@@ -225,8 +225,9 @@ class StochasticVI(Objective):
         begin = categorical_only(posterior, self) if self.needs_posterior else prior.detach()
         likelihood = self.estimator.prepare(likelihood, prior.support)
         frozen_f, frozen_p = likelihood.detach(), prior.detach()
-        scores = zero_where_masked(begin.log_probs, begin.support)
-        with torch.enable_grad():
+        # the steps need a graph of their own, wherever they run: also within torch.inference_mode
+        with torch.inference_mode(False), torch.enable_grad():
+            scores = zero_where_masked(begin.log_probs, begin.support)
             for _ in range(self.steps):
                 scores = scores if amortised and scores.requires_grad else scores.detach().requires_grad_()
                 q = Categorical.from_scores(scores, prior.support)
