@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.training.checkpoints import VerifiedCheckpoints, checkpoint_path, newest_good
 from latentalign.training.checkpoints import FOLDER as CHECKPOINTS
+from latentalign.training.checkpoints import VerifiedCheckpoints, checkpoint_path, newest_good
 from latentalign.training.config import PhaseConfig
 from latentalign.training.folders import LOGS
 from latentalign.training.recipes import Recipe, build_recipe
@@ -35,7 +35,7 @@ def fork_run(
     good = newest_good(source, lambda text: None)
     if good is None:
         raise UserError(f"{source}: no good checkpoint to fork from; train the run first")
-    path, content = good
+    _, content = good
     recipe = _with_schedule(before, schedule, epochs, place=f"fork of {source}")
     position = content["place"]["position"]
     _check_past(schedule_of(before), schedule_of(recipe), position, source)
