@@ -25,7 +25,7 @@ TARGETS = [
 
 def tiny_assets(*, kind="bpe", source_end=True):
     config = TokenizerConfig(kind=kind, size=60, joint=True, byte_fallback=False)
-    tokenizers = learn_tokenizers(count_words(SENTENCES), count_words(TARGETS), config=config)
+    tokenizers = learn_tokenizers(*count_words(zip(SENTENCES, TARGETS, strict=True)), config=config)
     return TranslationAssets(*tokenizers, source_end=source_end)
 
 

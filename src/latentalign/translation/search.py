@@ -38,9 +38,21 @@ class SearchModel(Protocol):
     @property
     def end_token(self) -> int: ...
 
-    def step(self, memory: Any, state: Any, tokens: Tensor) -> tuple["Scores", Any]:
-        """Feed `tokens` [A,W] (A sentences, W hypotheses each); score what follows."""
+    def step(self, memory: Any, state: Any, tokens: Tensor, standing: "Standing") -> tuple["Scores", Any]:
+        """Feed `tokens` [A,W] (A sentences, W hypotheses each); score what follows.
+
+        A model may use `standing` to leave undone what cannot enter the beam: such scores may be too low.
+        """
         ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is at stake in a step."""
+
+    alive: Tensor  # [A,W] log-probability of every hypothesis, −inf for one that does not exist
+    places: int  # how many continuations of a sentence live on
+    last: Tensor  # [A] bool: only the end is left to choose
 
 
 @dataclass(frozen=True)
@@ -159,7 +171,8 @@ def beam_search(
     tokens = torch.full_like(beam.history[:, :, 0], model.start_token)  # [A,1]
     results: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     for step in range(int(limits.max()) + 1):
-        scores, state = model.step(memory, state, tokens)
+        standing = Standing(beam.alive, options.beam, beam.limit == step)
+        scores, state = model.step(memory, state, tokens, standing)
         beam, rows = _advance(beam, scores, step, end_token=model.end_token, options=options)
         done = _done(beam, step, options)
         if bool(done.any()):
@@ -254,7 +267,7 @@ def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tenso
     sentences, width, vocabulary = scores.values.shape
     blocks = -(-vocabulary // BLOCK)
     rows = torch.arange(sentences * width, device=alive.device).view(sentences, width, 1)
-    maxima = _block_maxima(scores.values, blocks)  # [A,W,C]
+    maxima = block_maxima(scores.values)  # [A,W,C]
     maxima = scores.log_probs(rows, maxima) + alive[:, :, None]
     chosen = maxima.flatten(1).topk(min(count, width * blocks)).indices  # [A,K]
     hypothesis = chosen // blocks
@@ -269,12 +282,13 @@ def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tenso
     return best, hypothesis.gather(1, index // BLOCK), columns.flatten(1).gather(1, index)
 
 
-def _block_maxima(values: Tensor, blocks: int) -> Tensor:
-    whole = values.shape[2] // BLOCK
+def block_maxima(values: Tensor) -> Tensor:
+    """Largest value of every block of columns: [A,W,V] -> [A,W,C]."""
+    vocabulary = values.shape[2]
+    whole, blocks = vocabulary // BLOCK, -(-vocabulary // BLOCK)
     maxima = values.new_empty(*values.shape[:2], blocks)
     if whole:
-        shaped = values[:, :, : whole * BLOCK].unflatten(2, (whole, BLOCK))
-        torch.amax(shaped, dim=3, out=maxima[:, :, :whole])
+        maxima[:, :, :whole] = values[:, :, : whole * BLOCK].unflatten(2, (whole, BLOCK)).amax(3)
     if whole < blocks:
         maxima[:, :, whole] = values[:, :, whole * BLOCK :].amax(2)
     return maxima

@@ -1,0 +1,52 @@
+"""`latentalign demo`: everything once, on a corpus that comes with the package."""
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+
+from latentalign.errors import UserError
+
+
+def demo(
+    out: Path = typer.Option(Path("demo"), "--out", help="Folder for the corpus, both runs and report.html."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a demonstration that exists."),
+    pairs: int = typer.Option(8000, "--pairs", help="Sentence pairs to train on."),
+    test_pairs: int = typer.Option(500, "--test-pairs", help="Sentence pairs to validate and to test on."),
+    seed: int = typer.Option(1, "--seed", help="Of the corpus and of both trainings."),
+    settings: list[str] | None = typer.Option(
+        None, "--set", metavar="KEY=VALUE", help="Change both recipes, as for train."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """The embedded corpus: train soft and variational attention, translate, align, and report.
+
+    The corpus is generated: German–English-like sentences with gold alignments from a small grammar.
+    """
+    from latentalign.files import write_atomic
+    from latentalign.reports.demo import Plan, run_demo, summary
+    from latentalign.reports.demo_page import page
+
+    plan = Plan(
+        train=pairs,
+        valid=test_pairs,
+        test=test_pairs,
+        seed=seed,
+        settings=(f"seed={seed}", *(settings or [])),
+    )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
+        raise UserError(f"{out}: exists already; choose another --out, or --overwrite to replace it")
+    found = run_demo(out, plan, log=_say)
+    report = out / "report.html"
+    write_atomic(report, page(found))
+    if as_json:
+        print(json.dumps({**found.to_dict(), "report": str(report)}))
+        return
+    print(f"A generated corpus, {len(found.test)} test pairs; {found.seconds / 60:.1f} minutes in all.")
+    print(summary(found))
+    print(f"Report: {report}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,132 @@
+"""The fast mixture of the search against the predictors' own log-probabilities."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from latentalign.alignment.registry import parse_inference
+from latentalign.translation.dataset import pad
+from latentalign.translation.decoding import NEVER, PredictiveDecoder
+from latentalign.translation.search import Scores, SearchOptions, Standing, beam_search
+from latentalign.translation.tokenizer import END, START
+from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
+
+ASSETS = tiny_assets()
+
+
+@dataclass(frozen=True)
+class SlowDecoder:
+    """Every position of every hypothesis, by the core's predictor."""
+
+    model: object
+    predictor: object
+    start_token: int = START
+    end_token: int = END
+
+    def step(self, memory, state, tokens, standing):
+        prior, queries, state = self.model.step(memory, state, tokens)
+        log_probs = self.predictor.log_probs(prior, self.model.likelihood(memory, queries))
+        log_probs[..., NEVER] = -torch.inf
+        return Scores(log_probs, torch.zeros_like(tokens, dtype=log_probs.dtype)), state
+
+
+def search(model, decoder, **options):
+    tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
+    with torch.no_grad():
+        memory = model.encode(tokens, mask)
+        return beam_search(
+            decoder, memory, model.start(memory), mask.sum(1), options=SearchOptions(**options)
+        )
+
+
+@pytest.mark.parametrize("inference", ["exact", "kmax:3", "kmax:100", "soft"])
+def test_nothing_left_out_is_the_predictor(inference):
+    model, predictor = tiny_model(ASSETS), parse_inference(inference)
+    tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
+    with torch.no_grad():
+        memory = model.encode(tokens, mask)
+        words = torch.full((len(tokens), 1), START)
+        standing = Standing(torch.zeros(len(tokens), 1), 10, torch.zeros(len(tokens), dtype=torch.bool))
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=0.0).step(
+            memory, memory.start, words, standing
+        )
+        slow, _ = SlowDecoder(model, predictor).step(memory, memory.start, words, standing)
+    found = fast.log_probs(torch.arange(len(tokens))[:, None, None], fast.values)
+    # the slow one keeps log 0 finite
+    expected = slow.values.clamp_min(-600)
+    assert found.clamp_min(-600) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3, 10])
+@pytest.mark.parametrize("inference", ["exact", "kmax:4"])
+@pytest.mark.parametrize("scale", [1.5, 4.0, 8.0])
+def test_leaving_out_what_cannot_matter_finds_the_same_translations(inference, beam, scale):
+    model, predictor = tiny_model(ASSETS, scale=scale), parse_inference(inference)
+    options = {"beam": beam, "n_best": 1, "eos_penalty": 0.3, "max_length_factor": 0.5}
+    fast = search(model, PredictiveDecoder(model, predictor, tolerance=1e-6), **options)
+    slow = search(model, SlowDecoder(model, predictor), **options)
+    for one, other in zip(fast, slow, strict=True):
+        assert one[0].tokens == other[0].tokens
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
+
+
+def test_the_tolerance_bounds_the_error_of_every_step():
+    model, predictor = tiny_model(ASSETS), parse_inference("exact")
+    tolerance = 0.05
+    tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        memory = model.encode(tokens, mask)
+        state = memory.start.select(torch.arange(len(tokens)).repeat_interleave(4))
+        words = torch.randint(4, len(ASSETS.target), (len(tokens), 4), generator=generator)
+        alive = -torch.rand(len(tokens), 4, generator=generator).double() * 3
+        standing = Standing(alive, 4, torch.zeros(len(tokens), dtype=torch.bool))
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(
+            memory, state, words, standing
+        )
+        slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
+    exact = (slow.values + alive[:, :, None]).flatten(1)
+    found = (fast.values.log() + alive[:, :, None]).flatten(1)
+    assert (found <= exact + 1e-6).all()
+    best = exact.topk(4).indices
+    error = exact.gather(1, best) - found.gather(1, best)
+    assert error.max() <= tolerance + 1e-6
+    assert (exact - found).clamp(max=50).max() > tolerance  # elsewhere work was saved
+
+
+def test_work_is_saved(monkeypatch):
+    model, predictor = tiny_model(ASSETS, scale=6.0), parse_inference("exact")
+    rows = []
+    head = model._head
+    monkeypatch.setattr(model, "_head", lambda *pair: rows.append(len(pair[0])) or head(*pair))
+    options = {"beam": 5, "max_length_factor": 0.5}
+    search(model, PredictiveDecoder(model, predictor, tolerance=0.0), **options)
+    everything, before = sum(rows), len(rows)
+    search(model, PredictiveDecoder(model, predictor), **options)
+    assert sum(rows[before:]) < everything / 2
+
+
+def test_only_the_end_left_needs_its_exact_probability():
+    model, predictor = tiny_model(ASSETS), parse_inference("exact")
+    options = {"beam": 3, "max_length_factor": 0.01}
+    fast = search(model, PredictiveDecoder(model, predictor, tolerance=1e-6), **options)
+    slow = search(model, SlowDecoder(model, predictor), **options)
+    for one, other in zip(fast, slow, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-4)
+
+
+def test_samples_are_mixed_by_their_counts():
+    model, predictor = tiny_model(ASSETS), parse_inference("sample:4000")
+    tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        memory = model.encode(tokens, mask)
+        words = torch.full((len(tokens), 1), START)
+        standing = Standing(torch.zeros(len(tokens), 1), 3, torch.zeros(len(tokens), dtype=torch.bool))
+        decoder = PredictiveDecoder(model, predictor, generator, tolerance=0.0)
+        found, _ = decoder.step(memory, memory.start, words, standing)
+        slow, _ = SlowDecoder(model, parse_inference("exact")).step(memory, memory.start, words, standing)
+    assert found.values.sum(-1) == pytest.approx(torch.ones(len(tokens), 1).double(), abs=0.05)
+    assert found.values == pytest.approx(slow.values.exp(), abs=0.03)
