@@ -36,7 +36,7 @@ def answer(
     """Answer one question with a VQA or memory run and show where it looked."""
     import torch
 
-    from latentalign.alignment.registry import parse_inference
+    from latentalign.training.evaluate import find_predictor
     from latentalign.training.runs import load_run
 
     loaded = load_run(run)
@@ -56,7 +56,7 @@ def answer(
             loaded.model,
             loaded.assets,
             request,
-            predictor=parse_inference(inference),
+            predictor=find_predictor(inference),
             top=top,
             generator=torch.Generator().manual_seed(seed),
         )
