@@ -145,6 +145,7 @@ def test_a_failed_conversion_leaves_nothing_behind(tmp_path):
 
 def test_refuses_to_replace_another_folder(tmp_path):
     (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds something else"):
         convert_features([write_tsv(tmp_path / "a.tsv", [make_regions(1)])], tmp_path / "f")
 

@@ -74,7 +74,8 @@ recipe = build_recipe({
     "objective": {"name": "variational", "estimator": "reinforce"},
     "training": {"epochs": 1, "threads": 1, "accelerator": "cpu"},
 })
-recipe.task.convert(recipe.data, log=lambda line: None)
+to = Path(sys.argv[1]) / "features"
+recipe.task.prepare_files(recipe.data, recipe.model, to=to, seed=1, log=lambda line: None)
 train(recipe, Path(sys.argv[2]), echo=False)
 print(json.dumps({"kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
 """

@@ -169,6 +169,7 @@ def test_a_folder_is_used_again_or_refused(own_scenes, tmp_path):
     with pytest.raises(UserError, match="remove the folder or choose"):
         ensure_scenes(own_scenes, ScenesConfig(**{**found, "seed": 9}))
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="no generated scenes"):
         ensure_scenes(tmp_path / "other", ScenesConfig(**found))
 

@@ -13,7 +13,7 @@ from latentalign.errors import UserError
 from latentalign.training.recipes import load_recipe
 from latentalign.training.runs import load_run
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
-from latentalign.vqa.features import encode_line, read_tsv
+from latentalign.vqa.features import RegionFeatures, encode_line, read_tsv
 from latentalign.vqa.scene_files import FEATURE_TABLE, image_path
 from latentalign.vqa.task import VqaTask
 
@@ -242,27 +242,38 @@ def test_bad_data_stop_training_with_one_line(own_scenes, tmp_path, run_cli, dam
         (move_box, ["line 5", "outside the image"]),
     ],
 )
-def test_bad_features_stop_the_conversion(own_scenes, change, pieces):
+def test_bad_features_stop_the_conversion_with_one_line(own_scenes, tmp_path, run_cli, change, pieces):
     change_table(own_scenes, change)
-    data = VqaDataConfig(folder=own_scenes, feature_files=(FEATURE_TABLE,), features="again")
-    with pytest.raises(UserError) as caught:
-        VqaTask().convert(data, log=lambda line: None)
+    recipe = write_recipe(tmp_path / "recipe.yaml", own_scenes, feature_files=[FEATURE_TABLE])
+    code, _, err = run_cli("prepare", recipe, "--to", own_scenes / "again")
+    assert code == 2
+    assert err.count("\n") == 1
     for piece in [FEATURE_TABLE, *pieces]:
-        assert piece in str(caught.value)
+        assert piece in err
     assert not (own_scenes / "again").exists()
 
 
-def test_converts_what_the_recipe_names(own_scenes):
-    data = VqaDataConfig(
-        folder=own_scenes, feature_files=(FEATURE_TABLE,), features="again", feature_type="float16"
-    )
-    found = VqaTask().convert(data, log=lambda line: None)
-    assert found["images"] == 42
-    assert (own_scenes / "again" / "features.bin").stat().st_size * 2 == (
-        own_scenes / "features" / "features.bin"
-    ).stat().st_size
-    with pytest.raises(UserError, match="feature_files"):
-        VqaTask().convert(VqaDataConfig(folder=own_scenes), log=lambda line: None)
+def test_prepare_converts_the_features_that_the_recipe_names(own_scenes, tmp_path, run_cli):
+    table = {"feature_files": [FEATURE_TABLE], "feature_type": "float16"}
+    recipe = write_recipe(tmp_path / "recipe.yaml", own_scenes, **table)
+    code, out, err = run_cli("prepare", recipe, "--to", own_scenes / "again")
+    assert code == 0, err
+    assert out.strip() == str(own_scenes / "again")
+    assert "42 images" in err
+    sizes = [(own_scenes / name / "features.bin").stat().st_size for name in ("features", "again")]
+    assert sizes[0] == 2 * sizes[1]
+    code, _, err = run_cli("prepare", write_recipe(tmp_path / "r.yaml", own_scenes), "--to", tmp_path / "x")
+    assert code == 2
+    assert "feature_files" in err
+
+
+def test_prepare_generates_scenes(tmp_path, run_cli):
+    scenes = {"train_images": 2, "valid_images": 2, "questions_per_image": 1}
+    recipe = write_recipe(tmp_path / "recipe.yaml", tmp_path / "made", scenes=scenes)
+    code, _, err = run_cli("prepare", recipe, "--to", tmp_path / "made")
+    assert code == 0, err
+    assert (tmp_path / "made" / TRAIN_QUESTIONS).is_file()
+    assert len(RegionFeatures(tmp_path / "made" / "features")) == 4
 
 
 @pytest.mark.parametrize("name", ["vqa-scenes", "vqa2"])

@@ -120,7 +120,7 @@ def convert_features(
     The first of several lines for one image is kept. The folder appears when it is complete.
     """
     folder = Path(folder)
-    if folder.exists() and not (folder / "meta.json").is_file():
+    if folder.exists() and any(folder.iterdir()) and not (folder / "meta.json").is_file():
         raise UserError(f"{folder}: exists and holds something else; expected a new folder for the features")
     partial = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
@@ -190,7 +190,8 @@ class RegionFeatures:
         self.folder = Path(folder)
         if not (self.folder / "meta.json").is_file():
             raise UserError(
-                f"{self.folder}: no prepared features here; make them once with `latentalign prepare RECIPE`"
+                f"{self.folder}: no prepared features here; make them once with "
+                f"`latentalign prepare RECIPE --to {self.folder}`"
             )
         meta = json.loads((self.folder / "meta.json").read_text())
         if meta.get("format") != _FORMAT:

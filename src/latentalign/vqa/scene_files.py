@@ -43,7 +43,7 @@ def ensure_scenes(
     """Generate the scenes into `folder` unless it already holds them; it appears when it is complete."""
     folder = Path(folder)
     settings = config.model_dump()
-    if folder.exists():
+    if folder.exists() and any(folder.iterdir()):
         if not (folder / _SETTINGS).is_file():
             raise UserError(f"{folder}: exists and holds no generated scenes; choose another data.folder")
         found = json.loads((folder / _SETTINGS).read_text())

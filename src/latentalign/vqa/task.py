@@ -123,16 +123,24 @@ class VqaTask:
             )
         return _build_dataset(assets, _read(assets.data, folder, split), features, folder, split, draw=False)
 
-    def convert(self, data: VqaDataConfig, *, log: Callable[[str], None]) -> dict[str, Any]:
-        """What `latentalign prepare` does: scenes where asked for, features into memory-mapped arrays."""
-        target = resolve(data.folder, data.features)
+    def prepare_files(
+        self,
+        data: VqaDataConfig,
+        model: VqaModelConfig,
+        *,
+        to: Path,
+        seed: int,
+        log: Callable[[str], None],
+    ) -> None:
+        """`latentalign prepare`: TSV features into memory-mapped arrays (`data.features` is to name them), or a
+        folder of generated scenes (`data.folder`) where the recipe asks for scenes."""
         if data.scenes is not None:
-            ensure_scenes(data.folder, data.scenes, log=log)
-            return {"folder": str(target), "images": len(RegionFeatures(target))}
+            ensure_scenes(to, data.scenes, log=log)
+            return
         if not data.feature_files:
             raise UserError("data.feature_files: expected the TSV files to convert, received none")
         sources = [resolve(data.folder, name) for name in data.feature_files]
-        return {"folder": str(target), **convert_features(sources, target, dtype=data.feature_type, log=log)}
+        convert_features(sources, to, dtype=data.feature_type, log=log)
 
     def answer(
         self,
