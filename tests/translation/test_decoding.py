@@ -92,7 +92,7 @@ def test_the_tolerance_bounds_the_error_of_every_step():
     best = exact.topk(4).indices
     error = exact.gather(1, best) - found.gather(1, best)
     assert error.max() <= tolerance + 1e-6
-    assert (exact - found).clamp(max=50).max() > tolerance  # elsewhere work was saved
+    assert (exact - found).nan_to_num(0.0).max() > tolerance  # elsewhere work was saved
 
 
 def test_work_is_saved(monkeypatch):

@@ -40,11 +40,12 @@ class PredictiveDecoder:
         prior, queries, state = self.model.step(memory, state, tokens)
         likelihood = self.model.likelihood(memory, queries)
         if isinstance(self.predictor, SoftContext):
-            logits = _logits(
-                likelihood, torch.bmm(prior.mean(), memory.values).flatten(0, 1), queries.flatten(0, 1)
-            )
-            logits = logits.view(*tokens.shape, -1)
-            return Scores(logits, logits.logsumexp(-1)), state
+            context = torch.bmm(prior.mean(), memory.values)
+            logits = _logits(likelihood, context.flatten(0, 1), queries.flatten(0, 1)).view(*tokens.shape, -1)
+            normalizer = logits.logsumexp(-1)
+            # after the sum: what never comes keeps its share of the probability
+            logits[..., NEVER] = -torch.inf
+            return Scores(logits, normalizer), state
         weighted = positions(self.predictor, prior, self.generator)
         if weighted is not None:
             return Scores(self._mixture(likelihood, *weighted, standing)), state
@@ -66,12 +67,14 @@ class PredictiveDecoder:
             return logits.softmax(-1).mul_(weights[rows, column, None])
 
         total = part(slice(None), 0)  # [N,V]
+        total[:, NEVER] = 0.0
         needed = self._needed(total.view(sentences, width, -1), weights, standing)  # [N,K-1]
         for column in range(1, weights.shape[1]):
             rows = needed[:, column - 1].nonzero().squeeze(1)
             if len(rows) == 0:
                 break  # weights fall from left to right: nobody needs a later one either
             total.index_add_(0, rows, part(rows, column))
+        total[:, NEVER] = 0.0
         return total.view(sentences, width, -1)
 
     def _needed(self, seen: Tensor, weights: Tensor, standing: Standing) -> Tensor:
@@ -80,9 +83,8 @@ class PredictiveDecoder:
         With p_1 f_1 seen of a hypothesis of log-probability a, and mass m unseen, its continuations have at
         most a + log(max p_1 f_1 + m). The beam's last place goes to at least `bar`, the W-th best seen.
         """
-        unseen = (
-            weights.flip(-1).cumsum(-1).flip(-1)[:, 1:]
-        )  # [N,K-1] mass of this position and all later ones
+        # mass of this position and all later ones
+        unseen = weights.flip(-1).cumsum(-1).flip(-1)[:, 1:]  # [N,K-1]
         if self.tolerance <= 0 or unseen.shape[1] == 0:
             return unseen > 0
         alive = standing.alive
@@ -106,7 +108,6 @@ class PredictiveDecoder:
 def _logits(likelihood: ContextLikelihood, context: Tensor, query: Tensor) -> Tensor:
     logits = likelihood.head(context, query)
     assert isinstance(logits, Tensor)
-    logits[:, NEVER] = -torch.inf
     return logits
 
 
