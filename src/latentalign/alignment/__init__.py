@@ -47,6 +47,7 @@ from latentalign.alignment.registry import (
     parse_inference,
 )
 from latentalign.alignment.scores import Additive, Dot, General
+from latentalign.alignment.softmax_head import SoftmaxHead
 
 __all__ = [
     "Additive",
@@ -86,6 +87,7 @@ __all__ = [
     "Soft",
     "SoftBaseline",
     "SoftContext",
+    "SoftmaxHead",
     "StochasticVI",
     "TableLikelihood",
     "Vimco",

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from latentalign.alignment.checks import check_count, check_shapes
 from latentalign.alignment.errors import ConfigError, ShapeError
+from latentalign.alignment.softmax_head import SoftmaxHead
 
 # A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution of N outputs.
 Head = Callable[[Tensor, Tensor], Tensor | Distribution]
@@ -103,7 +104,8 @@ class ContextLikelihood(Likelihood):
     projection of the mixture.
 
     At most `max_elements` output numbers exist at a time; larger requests run in chunks that are computed
-    again in the backward pass, so memory does not grow with S × V. A head with dropout inside would draw
+    again in the backward pass, so memory does not grow with S × V. A `SoftmaxHead` goes further: it works in
+    cache-sized blocks. A head with dropout inside would draw
     anew for every pair: put dropout on values and queries instead.
 
     Example:
@@ -156,6 +158,10 @@ class ContextLikelihood(Likelihood):
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         self._need_targets()
+        if isinstance(self.head, SoftmaxHead):
+            return self._blockwise(
+                self.values, example * self.values.shape[1] + position, self._row(example, step)
+            )
         return self._in_chunks(self._pair_log_prob, example, step, position)
 
     def mixture(self, z: Tensor) -> Tensor:
@@ -164,6 +170,9 @@ class ContextLikelihood(Likelihood):
         context = torch.matmul(z, self.values).flatten(0, -2)  # [(K·)B·T,D]
         batch, steps = self.queries.shape[:2]
         row = torch.arange(batch * steps, device=z.device).repeat(context.shape[0] // (batch * steps))
+        if isinstance(self.head, SoftmaxHead):
+            each = torch.arange(context.shape[0], device=z.device)
+            return self._blockwise(context[None], each, row).view(z.shape[:-1])
         return self._in_chunks(self._context_log_prob, context, row).view(z.shape[:-1])
 
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
@@ -185,11 +194,22 @@ class ContextLikelihood(Likelihood):
         return self.values.flatten(0, 1).index_select(0, example * self.values.shape[1] + position)
 
     def _gather_queries(self, example: Tensor, step: Tensor) -> Tensor:
-        return self.queries.flatten(0, 1).index_select(0, example * self.queries.shape[1] + step)
+        return self.queries.flatten(0, 1).index_select(0, self._row(example, step))
+
+    def _row(self, example: Tensor, step: Tensor) -> Tensor:
+        return example * self.queries.shape[1] + step
+
+    def _blockwise(self, values: Tensor, value_rows: Tensor, rows: Tensor) -> Tensor:
+        """log f of pairs of flat rows, by the head's own blocks; values [·,·,D]."""
+        assert isinstance(self.head, SoftmaxHead)
+        assert self.targets is not None
+        targets = self.targets.flatten().index_select(0, rows)
+        return self.head.log_prob(
+            values.flatten(0, 1), self.queries.flatten(0, 1), (value_rows, rows), targets
+        )
 
     def _pair_log_prob(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        row = example * self.queries.shape[1] + step
-        return self._context_log_prob(self._gather_values(example, position), row)
+        return self._context_log_prob(self._gather_values(example, position), self._row(example, step))
 
     def _context_log_prob(self, context: Tensor, row: Tensor) -> Tensor:
         """Log probability of the observed outputs number `row` [N] given contexts [N,D]."""

@@ -10,6 +10,7 @@ from latentalign.alignment.distributions import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution, build_score
+from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
@@ -123,10 +124,8 @@ class TranslationModel(nn.Module):
 
     def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
         """f for projected queries [B,T,H] as `step` gives them."""
-        return ContextLikelihood(self._head, memory.values, queries, targets, width=self.output.out_features)
-
-    def _head(self, context: Tensor, query: Tensor) -> Tensor:
-        return self.output(torch.tanh(context + query))
+        head = SoftmaxHead(self.output)
+        return ContextLikelihood(head, memory.values, queries, targets, width=self.output.out_features)
 
     # --- whole batches: what training needs ---
 
