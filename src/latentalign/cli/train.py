@@ -41,7 +41,8 @@ def train(
     try:
         trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
     except TrainingStopped as error:
-        print(f"latentalign: {error}", file=sys.stderr)
+        if not error.is_told:
+            print(f"latentalign: {error}", file=sys.stderr)
         raise SystemExit(error.code) from None
     if trained.is_first:
         _print(trained.summary(), as_json=json_output)
@@ -80,7 +81,7 @@ def _choose(
         given = load_recipe(recipe, changes) if recipe is not None else None
         return load_resumed(resume, changes, given), resume
     if recipe is None:
-        raise UserError("train: expected a recipe or --resume RUN; packaged recipes are listed by `train ?`")
+        raise UserError("train: expected a recipe or --resume RUN; see latentalign train --help")
     loaded = load_recipe(recipe, changes)
     return loaded, out or Path("runs") / find_recipe(recipe).stem
 

@@ -44,8 +44,8 @@ def check_recipe(recipe: Recipe) -> list[str]:
                 f"phase {phase.number + 1}: {phase.name}, loss of the first batch {loss:.3f} before training"
             )
         lines.append(
-            f"{len(prepared.train):,} examples in {len(stream.steps_of(0)):,} steps an epoch, {schedule.total:g} epochs; "
-            f"{len(prepared.valid):,} to validate"
+            f"{len(prepared.train):,} examples in {len(stream.steps_of(0)):,} steps an epoch, "
+            f"{schedule.total:g} epochs; {len(prepared.valid):,} examples to validate"
         )
         theta = sum(parameter.numel() for parameter in model.theta())
         phi = sum(parameter.numel() for parameter in model.phi())

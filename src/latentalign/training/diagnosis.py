@@ -24,17 +24,17 @@ class NonFinite(TrainingStopped):
         super().__init__(f"step {self.number}: {cause}")
 
 
-def explain_step(module: "AlignmentModule", step: "Step") -> str:
-    """Repeat the forward pass with the same random numbers and name the first tensor that is not finite."""
+def explain_step(module: "AlignmentModule", step: "Step") -> str | None:
+    """Repeat the forward pass with the same random numbers and name the first tensor that is not finite, if any."""
     for name, parameter in module.model.named_parameters():
         if bad := _first_bad(parameter):
-            return f"the loss is not finite: weight {name} {bad}"
+            return f"weight {name} {bad}"
     for number, share in enumerate(step.shares):
         if bad := _first_bad(share.batch):
-            return f"the loss is not finite: the batch itself {bad}"
+            return f"the batch itself {bad}"
         if cause := _repeat(module, step, number):
-            return f"the loss is not finite: {cause}"
-    return "the loss is not finite on another process or outside the model; no tensor seen here is to blame"
+            return cause
+    return None
 
 
 def explain_gradients(module: "AlignmentModule") -> str:

@@ -54,13 +54,22 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
-def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether the flag is set on any process; every process must ask."""
+def any_rank(flags: tuple[bool, ...], device: torch.device) -> tuple[bool, ...]:
+    """For each flag, whether it is set on any process; every process must ask."""
     if not is_active():
-        return flag
-    value = torch.tensor(float(flag), device=device)
-    distributed.all_reduce(value, op=distributed.ReduceOp.MAX)
-    return bool(value.item())
+        return flags
+    values = torch.tensor(flags, dtype=torch.float32, device=device)
+    distributed.all_reduce(values, op=distributed.ReduceOp.MAX)
+    return tuple(value > 0 for value in values.tolist())
+
+
+def gather(value: Any) -> list[Any]:
+    """The value of every process, in the order of their ranks."""
+    if not is_active():
+        return [value]
+    values: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(values, value)
+    return values
 
 
 def open_group(timeout_minutes: float) -> None:

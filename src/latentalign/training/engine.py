@@ -21,7 +21,6 @@ from latentalign.training.distributed import World, started_by_torchrun
 from latentalign.training.folders import LOGS
 from latentalign.training.schedule import Schedule
 
-
 _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r".*LeafSpec.*", FutureWarning),  # lightning uses a name that torch renames
 ]

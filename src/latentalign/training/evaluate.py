@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.estimators import Enumerate, Pathwise
@@ -15,7 +15,7 @@ from latentalign.alignment.objectives import Elbo
 from latentalign.alignment.prediction import Exact
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError
-from latentalign.training.distributed import World, is_active
+from latentalign.training.distributed import World, gather
 from latentalign.training.randomness import derive_seed
 from latentalign.training.schedule import Schedule
 from latentalign.training.task import Dataset
@@ -124,12 +124,8 @@ def _total(values: Tensor, weights: Tensor) -> float:
 def _over_ranks(
     sums: dict[str, float], counts: dict[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    if not is_active():
-        return sums, counts
-    gathered: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(gathered, (dict(sums), dict(counts)))
     totals: tuple[dict[str, float], dict[str, float]] = (defaultdict(float), defaultdict(float))
-    for parts in gathered:
+    for parts in gather((dict(sums), dict(counts))):
         for total, part in zip(totals, parts, strict=True):
             for name, value in part.items():
                 total[name] += value

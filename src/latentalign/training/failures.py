@@ -36,13 +36,12 @@ def disk_failure(error: OSError, folder: Path) -> UserError:
     )
 
 
-def name_the_batch(error: NonFinite, dataset: Any, folder: Path) -> NonFinite:
+def name_the_batch(error: NonFinite, dataset: Any, folder: Path) -> None:
     """Complete the report of a loss that is not finite by where its batch comes from."""
     where = dataset.describe([index for batch in error.examples for index in batch])
     error.args = (
         f"{error}; batch: {where}; {last_good(folder)}; look at these examples, or try a smaller learning rate",
     )
-    return error
 
 
 def is_lost_worker(error: RuntimeError) -> bool:

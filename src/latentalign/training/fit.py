@@ -26,7 +26,7 @@ from latentalign.training.randomness import derive_seed
 from latentalign.training.recipes import Recipe
 from latentalign.training.runs import MODEL, schedule_of
 from latentalign.training.schedule import Schedule
-from latentalign.training.stopping import Signals
+from latentalign.training.stopping import Signals, TrainingStopped
 from latentalign.training.stream import Stream
 from latentalign.training.supervisor import Supervisor
 
@@ -141,10 +141,12 @@ def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> Non
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
             )
-    except NonFinite as error:
-        failure = name_the_batch(error, opened.prepared.train, folder)
-        supervisor.say.note(str(failure))
-        raise failure from None
+    except TrainingStopped as error:
+        if isinstance(error, NonFinite):
+            name_the_batch(error, opened.prepared.train, folder)
+        error.is_told = not world.is_first
+        supervisor.say.note(str(error))
+        raise
     except OSError as error:
         if error.errno not in DISK_ERRORS:
             raise

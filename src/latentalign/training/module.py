@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from latentalign.training.config import TrainingConfig
 from latentalign.training.diagnosis import NonFinite, explain_gradients, explain_step
-from latentalign.training.distributed import World, is_active, sum_over_ranks
+from latentalign.training.distributed import World, gather, is_active, sum_over_ranks
 from latentalign.training.randomness import derive_seed, seed_everywhere
 from latentalign.training.schedule import Phase, Schedule
 from latentalign.training.stream import Place, Share, Step, Stream
@@ -158,7 +158,10 @@ class AlignmentModule(LightningModule):
 
     def _check(self, totals: Tensor, step: Step) -> None:
         if not bool(torch.isfinite(totals).all()):
-            raise NonFinite(self, step, explain_step(self, step))
+            # the totals are everybody's, so every process comes here; the first that knows why explains
+            causes = [cause for cause in gather(explain_step(self, step)) if cause is not None]
+            unknown = "no tensor of the model is to blame; the bound itself is not finite"
+            raise NonFinite(self, step, f"the loss is not finite: {causes[0] if causes else unknown}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["place"] = {"epoch": self.place.epoch, "index": self.place.index, "step": self.step}

@@ -70,6 +70,10 @@ class Progress:
         values = {name: value for name, value in averages.items() if name != "outputs"}
         return {**values, "tokens_per_second": tokens_per_second, "learning_rate": rate}
 
+    def rest(self) -> None:
+        """Something else took the time since the last update: it does not count as slow training."""
+        self._last = self.clock()
+
     def seconds_left(self, position: float) -> float:
         """From the speed of this sitting."""
         started, first = self._first

@@ -211,7 +211,9 @@ def validate(kind: type[Any], values: Any, *, place: str, prefix: tuple[str, ...
     try:
         return kind.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # a key that is misspelt explains why another one is missing
+        errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        first = errors[0]
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise UserError(f"{place}, {_explain(kind, first, prefix)}{more}") from None
 

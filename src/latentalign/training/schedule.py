@@ -28,6 +28,13 @@ class Phase:
     def needs_posterior(self) -> bool:
         return bool(self.objective.needs_posterior)
 
+    def describe(self, total: float) -> str:
+        """A line for the log of a training that ends at `total`."""
+        trained = [name for name, yes in (("theta", self.trains_theta), ("phi", self.trains_phi)) if yes]
+        trained = trained if self.needs_posterior else ["theta"]
+        end = min(self.end, total)
+        return f"phase {self.number + 1}: {self.name} until epoch {end:g}, trains {' and '.join(trained)}"
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -100,8 +107,8 @@ def _build_phase(number: int, config: PhaseConfig, start: float, end: float, *, 
     trains_phi = config.train in ("phi", "both")
     if config.train == "phi" and not objective.needs_posterior:
         raise UserError(
-            f"{place}.train: 'phi' needs an objective with an inference network, received {name_of(config.objective)!r}; "
-            "try wake or variational"
+            f"{place}.train: 'phi' needs an objective with an inference network, received "
+            f"{name_of(config.objective)!r}; try wake or variational"
         )
     return Phase(
         number=number,

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -12,6 +13,7 @@ class TrainingStopped(UserError):
     """Training ended early; the run folder can be resumed. `code` is the exit code of the command."""
 
     code = 2
+    is_told = False  # on a process that leaves the telling to the first
 
 
 class Interrupted(TrainingStopped):
@@ -27,10 +29,14 @@ class WorkerLost(TrainingStopped):
 
 
 class Signals:
-    """Remembers SIGTERM and SIGINT until a step is complete; the second SIGINT does not wait."""
+    """Remembers SIGTERM and SIGINT until a step is complete; a second SIGINT, later on, does not wait."""
+
+    # torchrun passes a Ctrl-C on that its processes got from the terminal already: that is no second one
+    PATIENCE = 1.0
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self._when = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
@@ -49,7 +55,9 @@ class Signals:
         self._before = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        again = self.received is not None
-        self.received = signal.Signals(number)
+        now = time.monotonic()
+        again = self.received is not None and now - self._when > self.PATIENCE
+        if self.received is None:
+            self.received, self._when = signal.Signals(number), now
         if again and number == signal.SIGINT:
             raise KeyboardInterrupt

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 
 from latentalign.training.checkpoints import checkpoint_path, prune
@@ -56,11 +57,11 @@ class Supervisor(Callback):
         """Seconds of training, over all sittings."""
         return self.seconds_before + time.perf_counter() - self._started
 
-    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        self.signals.install()  # lightning has just taken SIGTERM for itself
-
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         self._started = self._saved_at = time.perf_counter()
+        self.signals.install()  # lightning has just taken SIGTERM for itself
+        if self.config.threads is not None:
+            torch.set_num_threads(self.config.threads)  # a launcher may have had ideas of its own
         set_rate(pl_module, self.learning.rate)
         if self.inference is None:
             self.inference = natural_inference(
@@ -74,12 +75,7 @@ class Supervisor(Callback):
         phase = pl_module.schedule.at(batch.start)
         if phase.number != self._phase:
             self._phase = phase.number
-            trains = " and ".join(
-                name for name, yes in (("theta", phase.trains_theta), ("phi", phase.trains_phi)) if yes
-            )
-            self.say(
-                f"phase {phase.number + 1}: {phase.name} until epoch {min(phase.end, pl_module.schedule.total):g}, trains {trains}"
-            )
+            self.say(phase.describe(pl_module.schedule.total))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Step, batch_idx: int
@@ -91,8 +87,10 @@ class Supervisor(Callback):
         if self._validation_is_due(batch, step):
             is_best = self._validate(trainer, pl_module, batch)
         stop = batch.is_last or trainer.should_stop
-        signalled = any_rank(self.signals.received is not None, pl_module.device)
-        if stop or is_best or signalled or self._checkpoint_is_due(pl_module, step):
+        # processes differ in clocks and signals: what one of them wants, all of them do
+        signalled, late = any_rank((self.signals.received is not None, self._is_late()), pl_module.device)
+        every = self.config.checkpoint.every_steps
+        if stop or is_best or signalled or late or (every is not None and step % every == 0):
             self.save(trainer, pl_module)
         if signalled and not stop:
             name = self.signals.received.name if self.signals.received else "a signal to another process"
@@ -110,14 +108,9 @@ class Supervisor(Callback):
             return False
         return math.floor(batch.end / every + 1e-9) > math.floor(batch.start / every + 1e-9)
 
-    def _checkpoint_is_due(self, module: AlignmentModule, step: int) -> bool:
-        config = self.config.checkpoint
-        if config.every_steps is not None and step % config.every_steps == 0:
-            return True
-        if config.every_minutes is None:
-            return False
-        # clocks differ between processes: whoever is first decides for all
-        return any_rank(time.perf_counter() - self._saved_at >= config.every_minutes * 60, module.device)
+    def _is_late(self) -> bool:
+        minutes = self.config.checkpoint.every_minutes
+        return minutes is not None and time.perf_counter() - self._saved_at >= minutes * 60
 
     def _report(self, trainer: Trainer, module: AlignmentModule, batch: Step) -> None:
         averages = module.take_totals()
@@ -172,6 +165,7 @@ class Supervisor(Callback):
             logger.save()
         if verdict.is_best and trainer.is_global_zero:
             save_model(module.model, self.folder)
+        self.progress.rest()
         return verdict.is_best
 
     def _tell(self, record: dict[str, Any], lowered: bool, stops: bool) -> None:
