@@ -15,12 +15,13 @@ TASKS = {"translation", "vqa", "memory", "gaussian"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
+    "download": LEAVES,
     "alignment": set(),
     **{task: {"alignment"} | LEAVES for task in TASKS},
     "training": {"alignment"} | TASKS | LEAVES,
     "reports": {"alignment", "training"} | TASKS | LEAVES,
     "inspector": {"alignment", "training"} | TASKS | LEAVES,
-    "cli": {"alignment", "training", "reports", "inspector"} | TASKS | LEAVES,
+    "cli": {"alignment", "training", "reports", "inspector", "download"} | TASKS | LEAVES,
     "__main__": {"cli"},
     "__init__": {"alignment"},
 }
