@@ -15,6 +15,7 @@ from latentalign.memory.vocabulary import UNKNOWN_ANSWER, Vocabulary
 logger = logging.getLogger(__name__)
 
 
+@torch.no_grad()
 def answer_question(
     model: MemoryModel,
     vocabulary: Vocabulary,
