@@ -1,0 +1,76 @@
+"""The translation recipes: each is valid, says how to use it, and keeps the paper's settings where it claims them."""
+
+from pathlib import Path
+
+import pytest
+
+from latentalign.alignment.registry import build_objective
+from latentalign.training.recipes import load_recipe, recipe_folders
+from latentalign.training.schedule import build_schedule
+
+FOLDER = next(folder for folder in recipe_folders() if folder.is_dir())
+NAMES = sorted(
+    path.stem
+    for kind in ("demo", "multi30k-de-en", "iwslt14-de-en", "wmt17-en-de")
+    for path in FOLDER.glob(f"{kind}*.yaml")
+)
+
+
+def test_all_of_them_are_there() -> None:
+    assert {"demo", "demo-variational", "multi30k-de-en", "iwslt14-de-en", "wmt17-en-de"} <= set(NAMES)
+    for objective in ("soft", "marginal", "variational", "variational-sample", "hard", "relaxed"):
+        assert f"multi30k-de-en-{objective}" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_valid_and_says_what_it_is(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.task.name == "translation"
+    schedule = build_schedule(recipe.objective, recipe.schedule, recipe.training.epochs)
+    assert schedule.reached == list(schedule.phases)  # no phase is beyond the end
+    assert (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").startswith("# ")
+
+
+def test_iwslt_has_the_settings_of_the_released_code() -> None:
+    recipe = load_recipe("iwslt14-de-en")
+    data, model, training = recipe.data, recipe.model, recipe.training
+    assert (model.encoder_layers, model.decoder_layers) == (2, 2)
+    assert (model.embedding_size, model.memory_size, model.decoder_size, model.attention_size) == (
+        512,
+        1024,
+        768,
+        512,
+    )
+    assert (model.inference_network.memory_size, model.dropout, model.uniform_init) == (1024, 0.3, 0.1)
+    assert model.input_feeding
+    assert (training.learning_rate, training.eps, training.gradient_clip, training.epochs) == (
+        3e-4,
+        1e-8,
+        5.0,
+        30,
+    )
+    assert (training.halving.factor, data.batch_by, data.batch_size, data.max_length) == (
+        0.5,
+        "sentences",
+        6,
+        125,
+    )
+    assert (data.tokenizer.kind, data.tokenizer.joint, data.tokenizer.size) == ("bpe", True, 14000)
+    assert build_objective(recipe.objective).needs_posterior
+
+
+def test_multi30k_recipes_differ_in_their_objective_alone() -> None:
+    base = load_recipe("multi30k-de-en")
+    for name in NAMES:
+        if name.startswith("multi30k-de-en") and not name.endswith(("relaxed", "input-feeding")):
+            recipe = load_recipe(name)
+            assert (recipe.data, recipe.model, recipe.training) == (base.data, base.model, base.training), (
+                name
+            )
+
+
+def test_recipes_are_short_lists_of_differences() -> None:
+    for name in NAMES:
+        text = Path(FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        assert len(lines) <= 12 or not text.count("\nbase:"), name
