@@ -64,7 +64,8 @@ def _moments(crop: np.ndarray) -> np.ndarray:
 
 def _middle(values: np.ndarray) -> np.ndarray:
     """The upper median over the first axis."""
-    return np.partition(values, len(values) // 2, axis=0)[len(values) // 2]
+    half = len(values) // 2
+    return np.asarray(np.partition(values, half, axis=0)[half])
 
 
 def _orientations(grey: np.ndarray) -> np.ndarray:

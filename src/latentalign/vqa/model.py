@@ -37,7 +37,8 @@ class Posterior(nn.Module):
         gated_regions = regions[:, None] * torch.relu(self.region_gate(embedded))[:, :, None]  # [B,T,S,D]
         gated_question = question * torch.relu(self.question_gate(embedded))  # [B,T,Dq]
         hidden = torch.tanh(self.region(gated_regions) + self.question(gated_question)[:, :, None])
-        return self.energy(hidden).squeeze(-1)
+        scores: Tensor = self.energy(hidden).squeeze(-1)
+        return scores
 
 
 class VqaModel(nn.Module):
@@ -99,14 +100,17 @@ class VqaModel(nn.Module):
         embedded = self.dropout(self.words(words))
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         _, (last, _) = self.question(packed)
-        return self.dropout(last[-1])[:, None]
+        query: Tensor = self.dropout(last[-1])[:, None]
+        return query
 
     def encode_regions(self, features: Tensor) -> Tensor:
         regions = features if self.region is None else torch.relu(self.region(features))
-        return self.dropout(regions)
+        dropped: Tensor = self.dropout(regions)
+        return dropped
 
     def _head(self, region: Tensor, question: Tensor) -> Tensor:
-        return self.answer(torch.relu(region + question))
+        logits: Tensor = self.answer(torch.relu(region + question))
+        return logits
 
     def _need_posterior(self) -> Posterior:
         if self.posterior is None:

@@ -122,7 +122,7 @@ def _enclose(rng: np.random.Generator, shapes: list[Shape]) -> np.ndarray:
     extents = [(s.x - s.radius, s.y - s.radius, s.x + s.radius, s.y + s.radius) for s in shapes]
     low, high = np.min(extents, axis=0)[:2], np.max(extents, axis=0)[2:]
     box = np.concatenate([low, high]) + rng.uniform(-1.5, 1.5, size=4) + np.array([-1, -1, 1, 1])
-    return np.clip(box, 0, SIDE)
+    return np.asarray(np.clip(box, 0, SIDE))
 
 
 def render(scene: Scene, rng: np.random.Generator) -> Image.Image:
