@@ -24,7 +24,7 @@ class SoftmaxHead:
     def __init__(self, output: nn.Linear, *, activation: str = "tanh") -> None:
         if activation not in ACTIVATIONS:
             raise ConfigError(
-                f"activation: expected one of {', '.join(ACTIVATIONS)}, received {activation!r}"
+                f"activation: expected one of {', '.join(ACTIVATIONS)}, received {activation!r}; try tanh"
             )
         self.output = output
         self.activation = ACTIVATIONS[activation]

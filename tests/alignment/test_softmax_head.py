@@ -1,0 +1,162 @@
+"""The blockwise softmax head against plain operations: values, gradients, second derivatives."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from latentalign.alignment import ConfigError, ContextLikelihood, Elbo, Marginal, Soft, proposition1
+from latentalign.alignment import softmax_head as module
+from latentalign.alignment.softmax_head import SoftmaxHead
+from tests import oracles
+from tests.alignment import problems
+
+DOUBLE = torch.float64
+VOCABULARY, HIDDEN = 7, 3
+
+
+class Setting:
+    """The same likelihood twice: by the blockwise head, and by a plain function."""
+
+    def __init__(self, *, activation: str = "tanh", bias: bool = True, scale: float = 1.0) -> None:
+        torch.manual_seed(0)
+        self.output = nn.Linear(HIDDEN, VOCABULARY, bias=bias).double()
+        with torch.no_grad():
+            self.output.weight.mul_(scale)
+        self.values = torch.randn(3, 5, HIDDEN, dtype=DOUBLE, requires_grad=True)
+        self.queries = torch.randn(3, 4, HIDDEN, dtype=DOUBLE, requires_grad=True)
+        self.targets = torch.randint(VOCABULARY, (3, 4))
+        function = {"tanh": torch.tanh, "relu": torch.relu}[activation]
+        self.fast = self.likelihood(SoftmaxHead(self.output, activation=activation))
+        self.plain = self.likelihood(lambda context, query: self.output(function(context + query)))
+
+    def likelihood(self, head) -> ContextLikelihood:
+        return ContextLikelihood(head, self.values, self.queries, self.targets)
+
+    def gradients(self, objective: Tensor) -> tuple[Tensor, ...]:
+        leaves = (self.values, self.queries, *self.output.parameters())
+        return torch.autograd.grad(objective, leaves, retain_graph=True)
+
+
+REQUESTS = {
+    "everywhere": lambda f: f.everywhere(torch.ones(3, 4, 5, dtype=torch.bool)),
+    "some": lambda f: f.everywhere(torch.arange(60).reshape(3, 4, 5) % 3 != 1),
+    "at": lambda f: f.at(torch.arange(24).reshape(2, 3, 4) % 5),
+    "mixture": lambda f: f.mixture(torch.arange(60, dtype=DOUBLE).reshape(3, 4, 5).sin().softmax(dim=-1)),
+    "samples": lambda f: f.mixture(torch.arange(240, dtype=DOUBLE).reshape(4, 3, 4, 5).sin().softmax(dim=-1)),
+}
+
+
+@pytest.fixture(params=["kept", "recomputed"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 32 pairs, so that a request needs several; their exponentials kept or computed again."""
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", 10**9 if request.param == "kept" else 0)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_values_and_gradients_are_those_of_plain_operations(name: str, activation: str, bias: bool) -> None:
+    setting = Setting(activation=activation, bias=bias)
+    found, expected = (REQUESTS[name](f) for f in (setting.fast, setting.plain))
+    torch.testing.assert_close(found, expected)
+    slopes = torch.randn(found.shape, dtype=DOUBLE)
+    for _ in range(2):  # a second backward pass finds nothing spoilt by the first
+        for a, b in zip(
+            setting.gradients((found * slopes).sum()),
+            setting.gradients((expected * slopes).sum()),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_values_against_plain_loops() -> None:
+    problem = problems.make(1, lengths=(3, 2), steps=3, features=2)
+    output = nn.Linear(2, 3, bias=False).double()
+    output.weight = nn.Parameter(problem.weight.detach())
+    f = ContextLikelihood(SoftmaxHead(output), problem.values, problem.queries, problem.targets)
+    for objective, oracle in (
+        (Soft(), lambda o: o.soft),
+        (Marginal(), lambda o: oracles.marginal(o.prior, o.log_f)),
+        (Elbo(), lambda o: oracles.elbo(o.posterior, o.prior, o.log_f)),
+    ):
+        posterior = problem.posterior() if objective.needs_posterior else None
+        bound = objective(problem.prior(), f, posterior=posterior)
+        torch.testing.assert_close(bound.value.tolist(), problem.plain().each(oracle))
+        (slope,) = torch.autograd.grad(bound.surrogate.sum(), output.weight, retain_graph=True)
+        torch.testing.assert_close(slope, problem.plain().gradients(oracle)["weight"])
+
+
+@pytest.mark.usefixtures("blocks")
+def test_first_and_second_derivatives() -> None:
+    setting = Setting()
+    rows = torch.tensor([0, 1, 1, 4]), torch.tensor([3, 0, 3, 2])
+    targets = torch.tensor([0, 6, 2, 2])
+    values, queries = setting.values[0], setting.queries[0]
+
+    def log_prob(values: Tensor, queries: Tensor) -> Tensor:
+        return SoftmaxHead(setting.output).log_prob(values, queries, rows, targets)
+
+    inputs = (values.detach().requires_grad_(), queries.detach().requires_grad_())
+    assert torch.autograd.gradcheck(log_prob, inputs)
+    assert torch.autograd.gradgradcheck(log_prob, inputs)
+
+
+def test_the_curvature_diagnostic_sees_through_it() -> None:
+    problem = problems.make(0, lengths=(3,), steps=2, features=2)
+    output = nn.Linear(2, 3, bias=False).double()
+    output.weight = nn.Parameter(problem.weight.detach())
+    f = ContextLikelihood(SoftmaxHead(output), problem.values, problem.queries, problem.targets)
+    fast, plain = (
+        proposition1(problem.prior(), f, grid=3),
+        proposition1(problem.prior(), problem.likelihood(), grid=3),
+    )
+    torch.testing.assert_close(fast.curvature, plain.curvature)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sure_outputs_stay_finite_and_keep_the_dtype(dtype: torch.dtype) -> None:
+    setting = Setting(scale=1e5)
+    setting.output.to(dtype)
+    values, queries = (leaf.detach().to(dtype).requires_grad_() for leaf in (setting.values, setting.queries))
+    f = ContextLikelihood(SoftmaxHead(setting.output), values, queries, setting.targets)
+    found = REQUESTS["everywhere"](f)
+    assert found.dtype == dtype
+    assert found.min() < -1e3
+    for part in (found, *torch.autograd.grad(found.sum(), (values, queries, *setting.output.parameters()))):
+        assert torch.isfinite(part).all()
+
+
+def test_no_pairs_and_no_gradients() -> None:
+    setting = Setting()
+    assert (setting.fast.everywhere(torch.zeros(3, 4, 5, dtype=torch.bool)) == 0).all()
+    with torch.no_grad():
+        assert not REQUESTS["mixture"](setting.fast).requires_grad
+    with torch.inference_mode():
+        inside = REQUESTS["everywhere"](setting.fast)
+    torch.testing.assert_close(inside.clone(), REQUESTS["everywhere"](setting.plain).detach())
+
+
+def test_frozen_parameters_get_no_gradient() -> None:
+    setting = Setting()
+    setting.output.requires_grad_(False)
+    found = REQUESTS["everywhere"](setting.fast).sum()
+    expected = REQUESTS["everywhere"](setting.plain).sum()
+    leaves = (setting.values, setting.queries)
+    for a, b in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_predictions_use_the_same_logits() -> None:
+    setting = Setting()
+    z = torch.full((3, 4, 5), 0.2, dtype=DOUBLE)
+    torch.testing.assert_close(setting.fast.log_probs_mixture(z), setting.plain.log_probs_mixture(z))
+    assert setting.fast.width == VOCABULARY
+
+
+def test_an_unknown_activation_is_explained() -> None:
+    with pytest.raises(ConfigError, match="activation: expected one of tanh, relu, received 'gelu'; "):
+        SoftmaxHead(nn.Linear(2, 2), activation="gelu")
