@@ -1,0 +1,58 @@
+"""`latentalign serve`: the inspector's page and API."""
+
+import logging
+import sys
+from pathlib import Path
+
+import typer
+
+
+def serve(
+    runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of trained runs."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; only this machine unless given."),
+    port: int = typer.Option(8000, help="Port to listen on; 0 takes any free one."),
+    max_characters: int = typer.Option(2000, help="Longest sentence."),
+    max_sentences: int = typer.Option(64, help="Most sentences of a request."),
+    max_beam: int = typer.Option(20, help="Widest beam a client may ask for."),
+    max_k: int = typer.Option(1000, help="Largest K of kmax a client may ask for."),
+    time_limit: float = typer.Option(30.0, help="Seconds a request may take."),
+    queue: int = typer.Option(512, help="Sentences that may wait; beyond them clients hear 503."),
+    batch: int = typer.Option(64, help="Sentences computed together; 1 computes every request alone."),
+    threads: int | None = typer.Option(None, help="Of torch; its own choice unless given."),
+    log_texts: bool = typer.Option(False, "--log-texts", help="Write what users send into the log."),
+) -> None:
+    """The inspector: a page to look at alignments, and an HTTP API."""
+    import torch
+
+    from latentalign.inspector.app import build_app
+    from latentalign.inspector.guard import LOOPBACK
+    from latentalign.inspector.limits import Limits
+    from latentalign.inspector.served import load_runs
+    from latentalign.inspector.server import address_of, is_loopback, listen, run_server
+
+    limits = Limits(
+        characters=max_characters,
+        total_characters=max(20_000, max_characters),
+        sentences=max_sentences,
+        beam=max_beam,
+        k=max_k,
+        seconds=time_limit,
+        queue=queue,
+        batch=batch,
+    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    loaded = load_runs(runs)
+    local = is_loopback(host)
+    if not local:
+        print(
+            f"latentalign: warning: {host} is reachable from other machines: whoever reaches it can use these "
+            "runs, without a password and without encryption",
+            file=sys.stderr,
+        )
+    app = build_app(loaded, limits=limits, hosts=(host, *LOOPBACK) if local else None, log_texts=log_texts)
+    listener = listen(host, port)
+    names = ", ".join(f"{one.name} ({one.task})" for one in loaded)
+    address = address_of(listener)
+    run_server(app, listener, ready=lambda: print(f"{names} at {address} (stop with Ctrl-C)", flush=True))

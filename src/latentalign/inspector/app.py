@@ -1,0 +1,161 @@
+"""The FastAPI application: the paths of the API, their errors, and the page."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from latentalign import __version__
+from latentalign.errors import UserError
+from latentalign.inspector.desk import Desk
+from latentalign.inspector.guard import Guard, error_content
+from latentalign.inspector.limits import TOO_LARGE, UNPROCESSABLE, Limits, Refused
+from latentalign.inspector.pages import page_routes, read_files
+from latentalign.inspector.schemas import (
+    AlignRequest,
+    AlignResponse,
+    ErrorResponse,
+    Health,
+    NextRequest,
+    NextResponse,
+    RunsResponse,
+    ScoreRequest,
+    ScoreResponse,
+    TranslateRequest,
+    TranslateResponse,
+)
+from latentalign.inspector.served import Runs
+
+_WHY = {
+    400: "The request is not HTTP as this server speaks it.",
+    408: "The request did not arrive within the time limit.",
+    413: "More than the server takes; the limit is named.",
+    422: "Not what the description says; the message says what was expected.",
+    503: "Busy, or not done within the time limit; try again after `Retry-After` seconds.",
+}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": why} for status, why in _WHY.items()
+}
+DESCRIPTION = """Translations and word alignments of trained runs, the same as the command line gives.
+Batches of sentences are welcome; requests that arrive together are computed together."""
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]
+api = APIRouter(responses=ERRORS)
+
+
+@api.post("/api/translate", summary="Translate sentences")
+async def translate(request: TranslateRequest, desk: AtDesk) -> TranslateResponse:
+    """The best translations of every sentence, with links of their words, as `latentalign translate`."""
+    return await desk.translate(request)
+
+
+@api.post("/api/align", summary="Align sentence pairs")
+async def align(request: AlignRequest, desk: AtDesk) -> AlignResponse:
+    """Links between the words of every pair, with probabilities, as `latentalign align`."""
+    return await desk.align(request)
+
+
+@api.post("/api/score", summary="Score sentence pairs")
+async def score(request: ScoreRequest, desk: AtDesk) -> ScoreResponse:
+    """How likely every translation is given its source."""
+    return await desk.score(request)
+
+
+@api.post("/api/next", summary="The next word")
+async def next_word(request: NextRequest, desk: AtDesk) -> NextResponse:
+    """What may follow the beginning of a translation, under several ways to predict."""
+    return await desk.next(request)
+
+
+@api.get("/api/runs", summary="The runs and the limits")
+async def runs(desk: AtDesk) -> RunsResponse:
+    """What is served here, what each run can do, and how much one may ask for."""
+    return desk.describe()
+
+
+@api.get("/healthz", summary="Is it up?")
+async def healthz(desk: AtDesk) -> Health:
+    """Answers at once, also while the model computes."""
+    return desk.health()
+
+
+def build_app(
+    runs: Runs, *, limits: Limits | None = None, hosts: tuple[str, ...] | None = None, log_texts: bool = False
+) -> FastAPI:
+    """The application. `hosts` are the names it answers to (any unless given)."""
+    limits = limits or Limits()
+    desk = Desk(runs, limits, log_texts=log_texts)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        desk.close()
+
+    app = FastAPI(
+        title="latentalign inspector",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=life,
+        docs_url=None,  # the usual page of documentation comes from elsewhere; ours is one of our own files
+        redoc_url=None,
+    )
+    app.state.desk = desk
+    files = read_files()
+    app.include_router(api)
+    app.include_router(page_routes(files))
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(UserError, _answer_mistake)
+    paths = (
+        frozenset(files) | {route.path for route in api.routes if hasattr(route, "path")} | {"/openapi.json"}
+    )
+    app.add_middleware(Guard, limits=limits, paths=paths, hosts=hosts)
+    app.openapi = lambda: _describe(app, limits)  # type: ignore[method-assign]
+    return app
+
+
+def _describe(app: FastAPI, limits: Limits) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        limits.describe_in(found["components"]["schemas"])
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    refused = error if isinstance(error, Refused) else Refused(error.status_code, str(error.detail))
+    return JSONResponse(error_content(refused), status_code=error.status_code, headers=error.headers)
+
+
+async def _answer_mistake(request: Request, error: Exception) -> Response:
+    refused = Refused(UNPROCESSABLE, str(error))
+    return JSONResponse(error_content(refused), status_code=refused.status_code)
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Say where and what, and never give the input back."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why, where = first["ctx"]["error"], first["loc"][-1]
+        refused = Refused(UNPROCESSABLE, f"body: expected JSON; {why} at character {where}")
+        return JSONResponse(error_content(refused), status_code=UNPROCESSABLE)
+    place = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+    status = TOO_LARGE if first["type"] in ("too_long", "string_too_long") else UNPROCESSABLE
+    message = str(first["msg"]).removeprefix("Value error, ")
+    refused = Refused(status, f"{place[:80]}: {message[:1].lower()}{message[1:]}")
+    return JSONResponse(error_content(refused), status_code=status)

@@ -1,0 +1,170 @@
+"""Micro-batching: what arrives while the model computes is computed together afterwards.
+
+One thread owns the models. It never waits for company: a request that finds the thread idle starts at once, and
+requests that arrive meanwhile and ask for the same kind of work (equal keys) form the next batch. So batches grow
+with the load, and nobody waits longer because of them.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+LONGEST_RETRY = 60  # seconds
+
+
+class Overloaded(Exception):
+    """The queue is full; `retry_after` is when it should have room again, in seconds."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class TimeUp(Exception):
+    """Nobody waits for this computation any more."""
+
+
+class Deadline:
+    """When the computation under way is given up; models check it before each of their layers."""
+
+    def __init__(self) -> None:
+        self.at = math.inf
+        self._hooks: list[Any] = []
+
+    def check(self) -> None:
+        if time.monotonic() > self.at:
+            raise TimeUp
+
+    def watch(self, model: Any) -> None:
+        """Make a torch module check this deadline whenever one of its parts is called."""
+        for module in model.modules():
+            self._hooks.append(module.register_forward_pre_hook(lambda *_: self.check()))
+
+    def release(self) -> None:
+        """Let go of the models."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+
+@dataclass(eq=False)
+class Job:
+    """Items to compute. Jobs of equal keys may be computed by one call of either's `compute`."""
+
+    key: Hashable
+    items: Sequence[Any]
+    compute: Callable[[list[Any]], list[Any]]  # a result for every item
+    deadline: float  # of time.monotonic()
+    future: "Future[list[Any]]" = field(default_factory=Future)
+
+
+class MicroBatcher:
+    """A bounded queue and the thread that empties it."""
+
+    def __init__(self, *, batch: int = 64, queue: int = 512, deadline: Deadline | None = None) -> None:
+        self.batch, self.queue = batch, queue
+        self.deadline = deadline or Deadline()
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._seconds_per_item = 0.05  # a guess until something has been measured
+        self._thread = threading.Thread(target=self._work, name="latentalign-model", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Items in the queue."""
+        with self._changed:
+            return self._count()
+
+    def submit(self, job: Job) -> "Future[list[Any]]":
+        """Queue a job, or raise `Overloaded`."""
+        with self._changed:
+            if self._closed:
+                raise Overloaded(LONGEST_RETRY)
+            waiting = self._count()
+            # an empty queue takes any job: the limits of a request have been checked already
+            if waiting and waiting + len(job.items) > self.queue:
+                raise Overloaded(self._retry_after(waiting))
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.future
+
+    def close(self, *, timeout: float = 5.0) -> None:
+        """Finish what was begun, refuse the rest, and end the thread."""
+        with self._changed:
+            self._closed = True
+            for job in self._jobs:
+                if job.future.set_running_or_notify_cancel():
+                    job.future.set_exception(Overloaded(LONGEST_RETRY))
+            self._jobs.clear()
+            self._changed.notify()
+        self._thread.join(timeout)
+        self.deadline.release()
+
+    def _count(self) -> int:
+        # jobs whose clients have left hold no place
+        self._jobs = deque(job for job in self._jobs if not job.future.cancelled())
+        return sum(len(job.items) for job in self._jobs)
+
+    def _retry_after(self, waiting: int) -> int:
+        return min(LONGEST_RETRY, max(1, math.ceil(waiting * self._seconds_per_item)))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._closed:
+                    self._changed.wait()
+                if not self._jobs:
+                    return
+                jobs = self._take()
+            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            if jobs:
+                self._compute(jobs)
+
+    def _take(self) -> list[Job]:
+        """The oldest job, and as many of its kind as a batch holds."""
+        first = self._jobs.popleft()
+        taken, count = [first], len(first.items)
+        rest: deque[Job] = deque()
+        for job in self._jobs:
+            if job.key == first.key and count + len(job.items) <= self.batch:
+                taken.append(job)
+                count += len(job.items)
+            else:
+                rest.append(job)
+        self._jobs = rest
+        return taken
+
+    def _compute(self, jobs: list[Job]) -> None:
+        started = time.monotonic()
+        items = [item for job in jobs for item in job.items]
+        # a batch is worth computing as long as anybody waits for it
+        self.deadline.at = max(job.deadline for job in jobs)
+        try:
+            results = jobs[0].compute(items)
+            if len(results) != len(items):
+                raise RuntimeError(f"expected {len(items)} results, got {len(results)}")
+        except Exception as error:
+            self.deadline.at = math.inf
+            self._fail(jobs, error)
+        else:
+            self.deadline.at = math.inf
+            place = 0
+            for job in jobs:
+                job.future.set_result(results[place : place + len(job.items)])
+                place += len(job.items)
+            spent = (time.monotonic() - started) / max(1, len(items))
+            self._seconds_per_item += 0.2 * (spent - self._seconds_per_item)
+
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
+        if len(jobs) == 1 or isinstance(error, TimeUp):
+            for job in jobs:
+                job.future.set_exception(error)
+            return
+        for job in jobs:  # one client's trouble is not the others'
+            self._compute([job])

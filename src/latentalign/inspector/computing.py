@@ -1,0 +1,159 @@
+"""The work behind the API, free of HTTP: the functions of the command line, and what the page shows besides."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from latentalign.inspector.schemas import (
+    AlignResult,
+    By,
+    Disagreement,
+    Link,
+    Matrices,
+    ScoreResult,
+    SentenceResult,
+    TranslationResult,
+)
+from latentalign.training.runs import Run
+from latentalign.translation.align import Aligner, PairAlignment, decode_links
+from latentalign.translation.dataset import make_batch
+from latentalign.translation.links import format_links
+from latentalign.translation.translate import Translation, Translator
+
+BATCH_PIECES = 4096
+
+
+def translate(translator: Translator, sentences: Sequence[str], *, alignments: bool) -> list[SentenceResult]:
+    """As `latentalign translate`."""
+    found = translator.translate(sentences, alignments=alignments)
+    return [
+        SentenceResult(
+            source_words=sentence.split(),
+            translations=[_translation(one, translator.links_by if alignments else None) for one in best],
+        )
+        for sentence, best in zip(sentences, found, strict=True)
+    ]
+
+
+def _translation(found: Translation, by: str | None) -> TranslationResult:
+    links = None if by is None else found.links(by)
+    return TranslationResult(
+        text=found.text,
+        words=found.text.split(),
+        score=found.score,
+        log_prob=found.log_prob,
+        links=None if links is None else _links(links),
+        pharaoh=None if links is None else format_links(links),
+    )
+
+
+def _links(links: dict[tuple[int, int], float]) -> list[Link]:
+    return [Link(source=i, target=j, probability=p) for (i, j), p in sorted(links.items())]
+
+
+def align(
+    aligner: Aligner,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    by: By,
+    exact: bool,
+    scores: bool,
+    matrices: bool,
+    threshold: float | None,
+) -> list[AlignResult]:
+    """As `latentalign align`."""
+    results = []
+    for found in aligner.align(pairs, exact=exact, score=scores):
+        links = decode_links(found.probs(by), threshold=threshold)
+        results.append(
+            AlignResult(
+                source_words=found.source_words,
+                target_words=found.target_words,
+                links=_links(links),
+                pharaoh=format_links(links, probs=links if scores else None),
+                score=_finite(found.score) if scores else None,
+                matrices=_matrices(found) if matrices else None,
+            )
+        )
+    return results
+
+
+def _matrices(found: PairAlignment) -> Matrices:
+    tables: dict[By, np.ndarray] = {"prior": found.prior}
+    if found.posterior is not None:
+        tables["posterior"] = found.posterior
+    if found.exact is not None:
+        tables["exact"] = found.exact
+    other: By | None = "posterior" if "posterior" in tables else "exact" if "exact" in tables else None
+    return Matrices(
+        **{name: table.tolist() for name, table in tables.items()},
+        entropy={name: row_entropy(table).tolist() for name, table in tables.items()},
+        disagreement=None
+        if other is None
+        else Disagreement(
+            between=("prior", other), distance=row_distance(tables["prior"], tables[other]).tolist()
+        ),
+    )
+
+
+def _with_no_word(rows: np.ndarray) -> np.ndarray:
+    """Rows with what they lack to 1 as a column of its own: [T,S+1]."""
+    rest = np.clip(1.0 - rows.sum(axis=1, keepdims=True), 0.0, 1.0)
+    return np.concatenate([rows, rest], axis=1)
+
+
+def row_entropy(rows: np.ndarray) -> np.ndarray:
+    """Entropy of every row in nats, no word at all being one of the outcomes: [T]."""
+    probs = _with_no_word(rows)
+    return -(probs * np.log(np.where(probs > 0, probs, 1.0))).sum(axis=1) + 0.0
+
+
+def row_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Total variation distance between the rows of two tables: [T]."""
+    return 0.5 * np.abs(_with_no_word(one) - _with_no_word(other)).sum(axis=1)
+
+
+def score(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[ScoreResult]:
+    """As `latentalign align --scores`."""
+    lengths = [len(aligner.encode(*pair).target) for pair in pairs]
+    found = [one.score for one in aligner.align(pairs, score=True)]
+    return [_score(value, pieces) for value, pieces in zip(found, lengths, strict=True)]
+
+
+@torch.no_grad()
+def score_by(
+    run: Run, predictor: Any, pairs: Sequence[tuple[str, str]], *, seed: int = 0
+) -> list[ScoreResult]:
+    """By any way to predict, as `latentalign evaluate --inference` measures."""
+    aligner = Aligner(run.model, run.assets)
+    encoded = [aligner.encode(*pair) for pair in pairs]
+    generator = torch.Generator().manual_seed(seed)
+    results = [_score(None, len(pair.target)) for pair in encoded]
+    order = sorted(
+        (n for n, pair in enumerate(encoded) if pair.source_words and pair.target_words),
+        key=lambda n: (len(encoded[n].target), len(encoded[n].source)),
+    )
+    longest = max((max(len(pair.source), len(pair.target)) for pair in encoded), default=1)
+    size = max(1, BATCH_PIECES // longest)
+    for start in range(0, len(order), size):
+        group = order[start : start + size]
+        batch = make_batch([encoded[n].source for n in group], [encoded[n].target for n in group])
+        problem = run.model.problem(batch)
+        log_probs = predictor.score(problem.prior, problem.likelihood, generator=generator)  # [B,T]
+        totals = torch.where(problem.weights, log_probs.double(), 0.0).sum(dim=1)
+        for number, total in zip(group, totals.tolist(), strict=True):
+            pieces = len(encoded[number].target)
+            results[number] = _score(total / pieces, pieces)
+    return results
+
+
+def _score(mean: float | None, pieces: int) -> ScoreResult:
+    mean = _finite(mean)
+    return ScoreResult(score=mean, log_prob=None if mean is None else mean * pieces, pieces=pieces)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,100 @@
+"""What the translator would say next, under several ways to predict."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
+from latentalign.training.runs import Run
+from latentalign.translation.align import word_probs
+from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.search import Standing
+from latentalign.translation.tokenizer import END, START, Tokenizer
+
+
+@torch.no_grad()
+def next_words(
+    run: Run,
+    name: str,
+    source: str,
+    prefix: str,
+    predictors: Sequence[tuple[str, Any]],
+    *,
+    top: int,
+    seed: int,
+) -> NextResponse:
+    """The step after `prefix`: where it looks, and the likeliest pieces by every predictor.
+
+    The listed pieces are the union of what is likeliest by each, so that every way has a number for each.
+    """
+    model, assets = run.model, run.assets
+    pieces, words = assets.encode_source(source)
+    source_pieces = torch.tensor([pieces])
+    memory = model.encode(source_pieces, torch.ones_like(source_pieces, dtype=torch.bool))
+    state, token = model.start(memory), torch.tensor([[START]])
+    for piece in assets.target.encode(prefix):
+        _, _, state = model.step(memory, state, token)
+        token = torch.tensor([[piece]])
+    prior, _, _ = model.step(memory, state, token)
+    source_words = source.split()
+    shape = (1, len(source_words))
+    by_word = word_probs(prior.mean()[0], [0], words, shape=shape)[0]
+    decoder = PredictiveDecoder(model, predictors[0][1], tolerance=0.0)
+    found = []
+    for _, predictor in predictors:
+        generator = torch.Generator().manual_seed(seed)
+        asked = replace(decoder, predictor=predictor, generator=generator)
+        found.append(_probs(asked, memory, state, token))
+    listed = _likeliest(found, top)
+    return NextResponse(
+        run=name,
+        source_words=source_words,
+        prior=by_word.tolist(),
+        positions=len(pieces),
+        words=[_word(assets.target, number) for number in listed],
+        distributions=[
+            _distribution(text, probs, found[0], listed)
+            for (text, _), probs in zip(predictors, found, strict=True)
+        ],
+    )
+
+
+def _probs(decoder: PredictiveDecoder, memory: Any, state: Any, token: Tensor) -> Tensor:
+    """p(next piece) as the search sees it: [V]."""
+    standing = Standing(torch.zeros(1, 1), places=1, last=torch.zeros(1, dtype=torch.bool))
+    scores, _ = decoder.step(memory, state, token, standing)
+    values = scores.values[0, 0]
+    return scores.log_probs(torch.zeros(len(values), dtype=torch.long), values).double().exp()
+
+
+def _likeliest(found: Sequence[Tensor], top: int) -> list[int]:
+    chosen: dict[int, None] = {}
+    for probs in found:
+        best = probs.topk(min(top, len(probs))).indices.tolist()
+        chosen.update(dict.fromkeys(best))
+    return sorted(chosen, key=lambda number: -float(found[0][number]))
+
+
+def _word(tokenizer: Tokenizer, number: int) -> NextWord:
+    """A piece as it reads; the end of the sentence has no text of its own."""
+    if number == END:
+        return NextWord(text="", starts_word=True, is_end=True)
+    before = tokenizer.decode_words([number])[0]
+    # after another piece, one that starts no word grows the word before it
+    joined = len(tokenizer.decode_words([number, number])[0]) < 2
+    return NextWord(
+        text=before[0] if before else tokenizer.pieces[number], starts_word=not joined, is_end=False
+    )
+
+
+def _distribution(name: str, probs: Tensor, reference: Tensor, listed: Sequence[int]) -> Distribution:
+    entropy = -torch.special.xlogy(probs, probs).sum()
+    return Distribution(
+        inference=name,
+        probabilities=probs[list(listed)].tolist(),
+        entropy=max(0.0, float(entropy)),
+        distance=min(1.0, float(0.5 * (probs - reference).abs().sum())),
+    )

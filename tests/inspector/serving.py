@@ -1,0 +1,66 @@
+"""A real server in a thread of the test, and a client for it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from latentalign.inspector.desk import Desk
+from latentalign.inspector.server import address_of, listen
+
+PATIENCE = 120  # seconds; the machine may be busy with something else
+
+
+@dataclass
+class Site:
+    """An address, the application behind it, and a client that speaks to it."""
+
+    address: str
+    app: FastAPI
+    client: httpx.Client = field(repr=False)
+
+    @property
+    def desk(self) -> Desk:
+        return self.app.state.desk
+
+    def post(self, path: str, **body: object) -> httpx.Response:
+        return self.client.post(path, json=body)
+
+    def asked(self, path: str, **body: object) -> dict:
+        """The answer to a request that must succeed."""
+        answer = self.post(path, **body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[Site]:
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    address = address_of(listener)
+    try:
+        # the socket listens already: a first request waits until the server accepts it
+        with httpx.Client(base_url=address, timeout=PATIENCE) as client:
+            yield Site(address, app, client)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        listener.close()
+
+
+def assert_refused(answer: httpx.Response, status: int, *parts: str) -> dict:
+    """An error as the API gives it: JSON, one line, and nothing of Python in it."""
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error["status"] == status
+    assert "Traceback" not in answer.text
+    assert ".py" not in answer.text
+    for part in parts:
+        assert part in error["message"]
+    return error
