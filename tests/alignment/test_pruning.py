@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from latentalign.alignment import ContextLikelihood, Elbo, Enumerate, Hard, Marginal, Wake
+from latentalign.alignment import (
+    Categorical,
+    ContextLikelihood,
+    Elbo,
+    Enumerate,
+    Hard,
+    Marginal,
+    TableLikelihood,
+    Wake,
+    exact_posterior,
+)
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, Problem, evaluate
 
@@ -85,6 +95,28 @@ def test_pruned_enumeration_errs_by_no_more_than_the_mass_it_reports(seed: int, 
     if prune == 0.2:
         assert dropped.max() > 0.01
         assert (dense.value - pruned.value).abs().max() > 1e-3
+
+
+def test_pruning_does_not_miss_a_narrow_density_at_an_unlikely_position() -> None:
+    """f may exceed 1 where outputs are continuous: the third position explains the output, whatever its prior."""
+    scores = torch.tensor([[[0.0, 0.1, -7.0]]], dtype=torch.float64, requires_grad=True)
+    prior = Categorical.from_scores(scores)
+    values = torch.tensor([[[0.9], [1.1], [0.0]]], dtype=torch.float64)
+    spread = torch.tensor([[[5.0], [5.0], [1e-6]]], dtype=torch.float64)
+
+    def head(context: Tensor, query: Tensor) -> torch.distributions.Distribution:
+        return torch.distributions.Normal(context[:, 0], context[:, 1])
+
+    targets = torch.zeros(1, 1, dtype=torch.float64)
+    f = ContextLikelihood(head, torch.cat([values, spread], dim=-1), torch.zeros(1, 1, 1).double(), targets)
+    dense, pruned = Marginal()(prior, f), Marginal(prune=0.01)(prior, f)
+    assert exact_posterior(prior, f).probs[0, 0, 2] > 0.99
+    torch.testing.assert_close(pruned.value, dense.value)
+    (exact,) = torch.autograd.grad(dense.surrogate.sum(), scores, retain_graph=True)
+    (found,) = torch.autograd.grad(pruned.surrogate.sum(), scores)
+    torch.testing.assert_close(found, exact)
+    table = TableLikelihood(torch.tensor([[[-3.0, -3.0, 12.0]]], dtype=torch.float64))
+    torch.testing.assert_close(Marginal(prune=0.01)(prior, table).value, Marginal()(prior, table).value)
 
 
 @pytest.mark.parametrize("prune", [0.003, 0.2])

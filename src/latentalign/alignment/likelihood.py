@@ -28,6 +28,11 @@ class Likelihood(ABC):
         """[B,T,S] of the alignments it takes; None where that is not known."""
         return None
 
+    @property
+    def is_probability(self) -> bool:
+        """Whether f ≤ 1 is known (outputs are discrete): pruning skips positions on the strength of it."""
+        return False
+
     def check_fit(self, prior: torch.Size) -> None:
         """Refuse alignments over another memory: a position beyond it would read the next example's."""
         if self.shape is not None and prior != self.shape:
@@ -79,6 +84,10 @@ class TableLikelihood(Likelihood):
     @property
     def shape(self) -> torch.Size:
         return self.table.shape
+
+    @property
+    def is_probability(self) -> bool:
+        return bool((self.table <= 0).all())
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         return self.table[example, step, position]
@@ -134,6 +143,7 @@ class ContextLikelihood(Likelihood):
         self.head, self.values, self.queries, self.targets = head, values, queries, targets
         self.max_elements = max_elements
         self._width = width
+        self._has_logits: bool | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -150,7 +160,13 @@ class ContextLikelihood(Likelihood):
     @property
     def has_logits(self) -> bool:
         """Whether the head gives logits, so that a predictive distribution over V values exists."""
-        return isinstance(self._probe(), Tensor)
+        if self._has_logits is None:
+            self._has_logits = isinstance(self.head, SoftmaxHead) or isinstance(self._probe(), Tensor)
+        return self._has_logits
+
+    @property
+    def is_probability(self) -> bool:
+        return self.has_logits
 
     def _probe(self) -> Tensor | Distribution:
         with torch.no_grad():
@@ -244,6 +260,10 @@ class _WithoutGraph(Likelihood):
     @property
     def shape(self) -> torch.Size | None:
         return self.inner.shape
+
+    @property
+    def is_probability(self) -> bool:
+        return self.inner.is_probability
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         with torch.no_grad():

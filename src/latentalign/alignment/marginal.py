@@ -45,16 +45,17 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     """∇log Σ p f = Σ r ∇log(p f): find r without a graph, then differentiate only the pairs with r > ε.
 
     f ≤ 1, so r_i ≤ p_i / Σ_seen p f: after a first look at the likeliest positions, every position with
-    p_i < ε Σ_seen p f is known to be below ε and is never evaluated. The prior's own gradient is cheap and
-    uses every responsibility that was found.
+    p_i < ε Σ_seen p f is known to be below ε and is never evaluated. (A density may exceed 1; then all are
+    evaluated, without a graph.) The prior's own gradient is cheap and uses every responsibility found.
     """
     log_prior = prior.log_probs
     with torch.no_grad():
         first = _top(log_prior, FIRST_LOOK) & prior.support
         log_f = likelihood.everywhere(first)
         seen_so_far = masked_logsumexp(log_prior + log_f, first)
-        possible = log_prior > seen_so_far[..., None] + math.log(prune)
-        second = prior.support & possible & ~first
+        second = prior.support & ~first
+        if likelihood.is_probability:
+            second &= log_prior > seen_so_far[..., None] + math.log(prune)
         log_f = log_f + likelihood.everywhere(second)
         seen = first | second
         value = masked_logsumexp(log_prior + log_f, seen)  # [B,T]
