@@ -1,0 +1,91 @@
+"""`reproduce`: the paper's tables and figures on one's own data."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latentalign.errors import UserError
+
+
+def reproduce(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="table1, table2, table3, figure3 or gradients.")
+    ],
+    data: Annotated[Path, typer.Option(help="The data folder: what the recipe trains on, and the test set.")],
+    out: Annotated[Path, typer.Option(help="Where tables and pictures go.")] = Path("reproduced"),
+    runs: Annotated[
+        Path | None, typer.Option(help="Where runs are trained and measured; default OUT/runs.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="The recipe that every row is a change of; default: the task's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the recipe.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="translation or vqa.")] = "translation",
+    seeds: Annotated[
+        str, typer.Option(help="Seeds, 1,2: the principal rows with all of them, the others with the first.")
+    ] = "1",
+    every_seed: Annotated[bool, typer.Option("--every-seed", help="All rows with all seeds.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only this row (may be repeated).")] = None,
+    adopt: Annotated[
+        list[Path] | None, typer.Option(help="A folder with finished runs to take instead of training.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Cells side by side, one thread each; 0: in this process.")] = 1,
+    source: Annotated[
+        Path | None, typer.Option(help="Test sentences; default: test*.LANGUAGE in DATA.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
+    beam: Annotated[int, typer.Option(help="Beam of the translations behind BLEU.")] = 10,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the study as one JSON object.")] = False,
+) -> None:
+    """The paper's tables and figures on your data: trains what is missing, measures, writes Markdown, HTML and JSON.
+
+    A cell that is finished is never trained again; start the same command to go on after an interruption.
+    """
+    import json
+
+    from latentalign.reports.grid import Settings
+    from latentalign.reports.study import reproduce as run_study
+    from latentalign.reports.testsets import default_recipe, locate
+
+    if jobs < 0:
+        raise UserError(f"--jobs {jobs}: expected 0 or more; one for each free core")
+    chosen = recipe or default_recipe(task)
+    places = locate(task, chosen, data, source=source, target=target)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    grid_settings = Settings(
+        task=task,
+        recipe=chosen,
+        runs=str(runs or out / "runs"),
+        data=places.data,
+        test=places.test,
+        adopt=tuple(str(folder) for folder in adopt or []),
+        seeds=_parse_seeds(seeds),
+        every_seed=every_seed,
+        only=tuple(only or []),
+        changes=tuple(settings or []),
+        beam=beam,
+    )
+    content = run_study(study, grid_settings, out=out, jobs=jobs, say=_say)
+    if json_output:
+        print(json.dumps(content, ensure_ascii=False))
+    else:
+        print((out / f"{study}.md").read_text(encoding="utf-8"), end="")
+
+
+def _parse_seeds(text: str) -> tuple[int, ...]:
+    try:
+        seeds = tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        seeds = ()
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UserError(f"--seeds {text}: expected different whole numbers, for example 1,2")
+    return seeds
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

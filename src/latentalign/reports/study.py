@@ -1,0 +1,165 @@
+"""Studies: a table or figure as rows to train, a way to measure each, and what is written at the end."""
+
+import importlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from latentalign.errors import UserError
+from latentalign.files import write_atomic
+from latentalign.reports.cells import Cell, Spec, Warmup
+from latentalign.reports.grid import Grid, Settings
+from latentalign.reports.jobs import Job, python, run_apart, run_here
+
+Parts = dict[str, list[dict[str, Any]]]  # "rows", and further lists where a table has them
+Say = Callable[[str], None]
+
+# task -> module with SPECS (rows by name) and STUDIES (studies by name)
+_TASKS: dict[str, str] = {
+    "translation": "latentalign.reports.translation_study",
+    "vqa": "latentalign.reports.vqa_study",
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure.
+
+    `measure` turns a finished run into rows; `finish` gets the rows of all cells, adds what compares them and
+    writes the tables and pictures. Both get the grid, which finds runs and remembers measurements.
+    """
+
+    name: str
+    rows: tuple[str, ...]  # names of specs
+    measure: Callable[[Grid, Cell, Path], Parts]
+    finish: Callable[[Grid, Parts, Path], dict[str, Any]]
+    needs: Literal["rows", "runs", "warmups"] = "rows"  # what `finish` looks at: rows alone, or weights too
+
+
+def find_task_studies(task: str) -> tuple[Mapping[str, Spec], Mapping[str, Study]]:
+    """Rows and studies of a task."""
+    if task not in _TASKS:
+        raise UserError(f"--task {task}: expected one of {', '.join(_TASKS)}")
+    module = importlib.import_module(_TASKS[task])
+    return module.SPECS, module.STUDIES
+
+
+def reproduce(name: str, settings: Settings, *, out: Path, jobs: int, say: Say) -> dict[str, Any]:
+    """Train what is missing, measure it, and write the study into the folder `out`; its content comes back.
+
+    `jobs` processes work side by side; 0 does everything in this process.
+    """
+    specs, studies = find_task_studies(settings.task)
+    if name not in studies:
+        raise UserError(
+            f"reproduce {name}: expected one of {', '.join(studies)} for the task {settings.task}"
+        )
+    study, grid = studies[name], Grid(settings, specs)
+    cells = grid.cells(study.rows)
+    if not cells:
+        raise UserError(f"--only: no row of {name} is left; its rows are {', '.join(study.rows)}")
+    todo, parts = plan_jobs(grid, study, cells)
+    say(
+        f"{name}: {len(cells)} cells, {len(cells) - sum(job.name in _names(cells) for job in todo)} done before"
+    )
+
+    try:
+        if jobs == 0:
+            run_here(todo, lambda job: do_job(grid, study, parts[job.name]), say)
+        elif todo:
+            _run_apart(grid, study, todo, parts, jobs=jobs, say=say)
+    except UserError:
+        found = collect(grid, study, cells)
+        if found["rows"] and study.needs == "rows":
+            study.finish(grid, found, out)  # what is done is shown, whatever happened to the rest
+        raise
+    return study.finish(grid, collect(grid, study, cells), out)
+
+
+def _run_apart(
+    grid: Grid, study: Study, todo: list[Job], parts: dict[str, Cell | Warmup], *, jobs: int, say: Say
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="latentalign-") as scratch:
+        spec = Path(scratch) / "settings.json"
+        write_atomic(spec, grid.settings.to_json())
+        run_apart(
+            todo,
+            lambda job: python("-m", "latentalign.reports.worker", str(spec), study.name, job.name),
+            at_once=jobs,
+            logs=grid.runs / "logs",
+            say=say,
+            done=lambda job: say(f"{job.name}: {_summary(grid, study, parts[job.name])}"),
+        )
+
+
+def plan_jobs(grid: Grid, study: Study, cells: list[Cell]) -> tuple[list[Job], dict[str, Cell | Warmup]]:
+    """What is left to do, warm-ups before the cells that share them; and the part that each job is about."""
+    jobs: dict[str, Job] = {}
+    parts: dict[str, Cell | Warmup] = {}
+
+    def need(warmups: list[Warmup]) -> tuple[str, ...]:
+        before: tuple[str, ...] = ()
+        for warmup in warmups:
+            if grid.find(warmup.recipe) is None:
+                jobs.setdefault(warmup.name, Job(warmup.name, before))
+                parts[warmup.name] = warmup
+                before = (warmup.name,)
+        return before
+
+    for cell in cells:
+        warmups = grid.warmups.get(cell.name, [])
+        is_trained = grid.find(cell.recipe) is not None
+        is_measured = grid.recall(cell, study.name) is not None
+        if is_measured and study.needs == "rows":
+            continue
+        needs = need(warmups) if study.needs == "warmups" or not is_trained else ()
+        if not is_trained or not is_measured:
+            jobs[cell.name] = Job(cell.name, needs)
+            parts[cell.name] = cell
+    return list(jobs.values()), parts
+
+
+def do_job(grid: Grid, study: Study, part: Cell | Warmup) -> None:
+    """Train a warm-up, or train and measure a cell; its row is on disk when this returns."""
+    folder = grid.train(part)
+    if isinstance(part, Cell):
+        grid.remember(part, study.name, lambda: dict(study.measure(grid, part, folder)))
+
+
+def collect(grid: Grid, study: Study, cells: list[Cell]) -> Parts:
+    """The rows of all cells that are done, in the order of the table."""
+    parts: Parts = {"rows": []}
+    for spec_name in study.rows:
+        for cell in cells:
+            if cell.spec.name == spec_name:
+                for key, values in (grid.recall(cell, study.name) or {}).items():
+                    parts.setdefault(key, []).extend(values)
+    return parts
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A study's JSON, one row a line: small differences stay small in version control."""
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            inner = ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in value)
+            lines.append(f" {json.dumps(key)}: [\n  {inner}\n ]")
+        else:
+            lines.append(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+    write_atomic(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _names(cells: list[Cell]) -> set[str]:
+    return {cell.name for cell in cells}
+
+
+def _summary(grid: Grid, study: Study, part: Cell | Warmup) -> str:
+    if isinstance(part, Warmup):
+        return "warm-up trained"
+    rows = (grid.recall(part, study.name) or {}).get("rows", [])
+    wanted = ("inference", "ppl", "nll", "bleu", "score", "prior_entropy", "minutes")
+    shown = [", ".join(f"{key} {row[key]}" for key in wanted if row.get(key) is not None) for row in rows]
+    return "; ".join(filter(None, shown)) or "measured"

@@ -1,0 +1,87 @@
+"""The rows of the paper's translation tables: how each objective is trained."""
+
+from typing import Any
+
+from latentalign.reports.cells import Spec
+
+PRUNE = 0.01  # positions of less responsibility are not enumerated; the base recipe's own value wins
+SAMPLED = {"name": "reinforce", "samples": 1, "baseline": "soft"}
+ENUMERATED = {"name": "enumerate", "prune": PRUNE}
+RELAXED = {"name": "variational", "estimator": "pathwise"}
+
+
+def _variational(name: str, estimator: Any, label: str, **labels: Any) -> Spec:
+    last = {"name": "variational", "estimator": estimator}
+    return Spec(name, "variational", label, last, needs_posterior=True, labels=labels)
+
+
+def _relaxed(name: str, alignment: Any, label: str) -> Spec:
+    """Jensen's bound first, then q alone, then both: a relaxed prior falls back to uniform otherwise."""
+    return Spec(
+        name,
+        "relaxed",
+        "pathwise",
+        RELAXED,
+        needs_posterior=True,
+        warmup={"objective": {"name": "hard", "estimator": "pathwise"}},
+        inference={"objective": RELAXED, "train": "phi"},
+        model={"alignment": alignment},
+        labels={"samples": 1, "alignment": label},
+    )
+
+
+def _leave_one_out(samples: int) -> Spec:
+    estimator = {"name": "reinforce", "samples": samples, "baseline": "leave-one-out"}
+    return _variational(
+        f"leave-one-out-{samples}", estimator, "reinforce", samples=samples, baseline="leave-one-out"
+    )
+
+
+_ROWS = (
+    Spec("soft", "soft", "none", "soft", is_principal=True),
+    Spec("marginal", "marginal", "enumerate", {"name": "marginal", "prune": PRUNE}, is_principal=True),
+    Spec("hard-enumerate", "hard", "enumerate", {"name": "hard", "estimator": ENUMERATED}),
+    Spec(
+        "hard-sample", "hard", "reinforce", {"name": "hard", "estimator": SAMPLED},
+        labels={"samples": 1, "baseline": "soft"},
+    ),
+    _relaxed("relaxed", "dirichlet", "dirichlet"),
+    _variational("variational-enumerate", ENUMERATED, "enumerate"),
+    Spec(
+        "variational-sample", "variational", "reinforce", {"name": "variational", "estimator": SAMPLED},
+        needs_posterior=True, labels={"samples": 1, "baseline": "soft"}, is_principal=True,
+    ),
+    Spec(
+        "rws", "rws", "importance", {"name": "rws", "samples": 5}, needs_posterior=True, labels={"samples": 5}
+    ),
+    _variational(
+        "gumbel", {"name": "gumbel", "samples": 1, "temperature": 0.1}, "gumbel", samples=1, temperature=0.1
+    ),
+    Spec(
+        "vimco", "vimco", "importance", {"name": "vimco", "samples": 5}, needs_posterior=True,
+        labels={"samples": 5},
+    ),
+    Spec("svi", "svi", "enumerate", {"name": "svi", "steps": 10, "start": "prior"}, labels={"steps": 10}),
+    Spec(
+        "semi-amortised", "semi-amortised", "enumerate", {"name": "svi", "steps": 2, "start": "posterior"},
+        needs_posterior=True, labels={"steps": 2},
+    ),
+    _leave_one_out(2),
+    _leave_one_out(5),
+    _relaxed("logistic-normal", "logistic-normal", "logistic-normal"),
+    Spec(
+        "sparsemax", "variational", "enumerate", {"name": "variational", "estimator": ENUMERATED},
+        needs_posterior=True, model={"alignment": {"name": "categorical", "normalizer": "sparsemax"}},
+        labels={"alignment": "sparsemax"},
+    ),
+)  # fmt: skip
+
+SPECS: dict[str, Spec] = {spec.name: spec for spec in _ROWS}
+TABLE1 = (
+    "soft", "marginal", "hard-enumerate", "hard-sample", "relaxed", "variational-enumerate", "variational-sample",
+)  # fmt: skip
+TABLE2 = tuple(name for name in TABLE1 if name != "relaxed")  # K-max needs a categorical prior
+TABLE3 = (
+    "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
+    "logistic-normal", "sparsemax",
+)  # fmt: skip
