@@ -86,7 +86,8 @@ def test_a_missing_file_and_a_missing_server_are_told_apart(
 ) -> None:
     register(monkeypatch, RemoteFile(f"{site.address}/nowhere.txt"))
     with pytest.raises(
-        UserError, match=r"nowhere.txt: the server answered 404 File not found; fetch nowhere.txt"
+        UserError,
+        match=r"nowhere.txt: the server answered 404 Client Error: File not found; fetch nowhere.txt",
     ):
         fetch("toy", tmp_path / "to")
     register(monkeypatch, RemoteFile("http://127.0.0.1:9/a.txt"))

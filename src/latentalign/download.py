@@ -91,8 +91,9 @@ def _retrieve(url: str, path: Path, sha256: str | None) -> Path:
         known = f"sha256:{sha256}" if sha256 else None
         return Path(pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=downloader))
     except requests.exceptions.HTTPError as error:
+        answer = str(error).partition(" for url")[0]  # 404 Client Error: Not Found
         raise UserError(
-            f"{url}: the server answered {error.response.status_code} {error.response.reason}; fetch {path.name} from "
+            f"{url}: the server answered {answer}; fetch {path.name} from "
             f"elsewhere into {path.parent}, or give --mirror"
         ) from None
     except (requests.exceptions.RequestException, OSError) as error:

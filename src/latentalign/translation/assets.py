@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
@@ -61,7 +62,7 @@ class TranslationAssets:
             raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
 
 
-def _load_side(folder: Path, name: str, described: dict) -> Tokenizer:
+def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
     if described["kind"] == "whitespace":
         return WhitespaceTokenizer(described["words"])
     path = folder / _SEPARATE[name]

@@ -139,14 +139,14 @@ def _read_json_lines(path: Path, source_column: str, target_column: str) -> Iter
             record = json.loads(line)
         except ValueError:
             raise UserError(f"{path}, line {number}: expected a JSON object") from None
-        cells = [
-            record.get(column) if isinstance(record, dict) else None
-            for column in (source_column, target_column)
-        ]
-        for column, cell in zip((source_column, target_column), cells, strict=True):
-            if not isinstance(cell, str):
-                raise UserError(f"{path}, line {number}: expected a JSON object with text under {column!r}")
-        yield cells[0], cells[1]
+        yield _cell(record, source_column, path, number), _cell(record, target_column, path, number)
+
+
+def _cell(record: object, column: str, path: Path, number: int) -> str:
+    cell = record.get(column) if isinstance(record, dict) else None
+    if not isinstance(cell, str):
+        raise UserError(f"{path}, line {number}: expected a JSON object with text under {column!r}")
+    return cell
 
 
 @dataclass(frozen=True)

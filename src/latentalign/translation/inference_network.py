@@ -29,4 +29,5 @@ class InferenceNetwork(nn.Module):
         """Scores [B,T,S] from word vectors [B,S,E] and [B,T,E]; step j sees the word it predicts, y_j."""
         memory = self.dropout(self.source(self.dropout(source), source_mask, padded=padded))
         queries = self.dropout(self.target(self.dropout(target), target_mask, padded=padded))
-        return self.score(queries, memory)
+        scores: Tensor = self.score(queries, memory)
+        return scores

@@ -32,8 +32,13 @@ class Memory:
 
     def select(self, index: Tensor) -> "Memory":
         """The sentences at `index`, in that order."""
-        rows = (tensor.index_select(0, index) for tensor in (self.states, self.keys, self.values, self.mask))
-        return Memory(*rows, self.start.select(index))
+        return Memory(
+            self.states.index_select(0, index),
+            self.keys.index_select(0, index),
+            self.values.index_select(0, index),
+            self.mask.index_select(0, index),
+            self.start.select(index),
+        )
 
 
 class TranslationModel(nn.Module):
@@ -181,6 +186,6 @@ class TranslationModel(nn.Module):
 
     def measures(
         self, batch: Batch, problem: AlignmentProblem, predictor: object, *, generator: object = None
-    ) -> dict:
+    ) -> dict[str, tuple[float, float]]:
         """Nothing beyond what every task reports."""
         return {}

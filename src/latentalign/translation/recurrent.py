@@ -83,7 +83,8 @@ class Decoder(nn.Module):
 
     def all_steps(self, inputs: Tensor, state: DecoderState) -> Tensor:
         """Outputs [B,T,D] for inputs [B,T,E], without input feeding."""
-        return self.lstm(inputs, (state.hidden, state.cell))[0]
+        outputs: Tensor = self.lstm(inputs, (state.hidden, state.cell))[0]
+        return outputs
 
     def start_stepping(self, inputs: Tensor) -> "Stepper":
         """Prepare to run step by step: whatever does not wait for the step before is computed at once."""
@@ -99,17 +100,20 @@ class Stepper:
     def __init__(self, decoder: Decoder, inputs: Tensor) -> None:
         lstm = decoder.lstm
         words = inputs.shape[-1]
-        first = lstm.weight_ih_l0
         self.dropout = lstm.dropout if lstm.training else 0.0
         self.cells: list[_Cell] = []
-        gates = F.linear(inputs, first[:, :words], lstm.bias_ih_l0 + lstm.bias_hh_l0).transpose(
-            0, 1
-        )  # [T,B,4D]
-        self.cells.append(_Cell(torch.cat([first[:, words:], lstm.weight_hh_l0], dim=1), gates))
-        for layer in range(1, lstm.num_layers):
-            weights = [getattr(lstm, f"weight_{kind}_l{layer}") for kind in ("ih", "hh")]
-            bias = getattr(lstm, f"bias_ih_l{layer}") + getattr(lstm, f"bias_hh_l{layer}")
-            self.cells.append(_Cell(torch.cat(weights, dim=1), bias.expand_as(gates)))
+        for layer in range(lstm.num_layers):
+            inward, recurrent, *biases = (
+                lstm.get_parameter(f"{name}_l{layer}")
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
+            bias = biases[0] + biases[1]
+            if layer == 0:
+                gates = F.linear(inputs, inward[:, :words], bias).transpose(0, 1)  # [T,B,4D]
+            else:
+                gates = bias.expand_as(gates)
+            weights = [inward[:, words:] if layer == 0 else inward, recurrent]  # context, or the layer below
+            self.cells.append(_Cell(torch.cat(weights, dim=1), gates))
 
     def start(self, state: DecoderState) -> list[tuple[Tensor, Tensor]]:
         """Hidden and cell state of every layer."""
@@ -135,7 +139,7 @@ class _Cell:
     def __init__(self, weight: Tensor, gates: Tensor) -> None:
         self._inputs: list[Tensor] = []
         self._weight = weight.detach()
-        self._gates = _WithWeight.apply(gates, weight, self._inputs).unbind(0)  # T × [B,4D]
+        self._gates = _WithWeight.apply(gates, weight, self._inputs).unbind(0)  # type: ignore[no-untyped-call]
 
     def step(self, number: int, below: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         inputs = torch.cat([below, hidden], dim=1)

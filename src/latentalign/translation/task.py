@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
+from latentalign.translation import config
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
-from latentalign.translation.config import DataConfig, ModelConfig, PairFiles
+from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import Corpus, Filter, Pair, build_corpus, name_of, read_pairs
 from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.model import TranslationModel
@@ -33,10 +35,12 @@ class TranslationTask:
     """Sentences of one language into another, with an alignment behind every word."""
 
     name = "translation"
-    DataConfig = DataConfig
-    ModelConfig = ModelConfig
+    DataConfig = config.DataConfig
+    ModelConfig = config.ModelConfig
 
-    def prepare(self, data: DataConfig, model: ModelConfig, *, folder: Path, seed: int, log: Log) -> Prepared:
+    def prepare(
+        self, data: config.DataConfig, model: config.ModelConfig, *, folder: Path, seed: int, log: Log
+    ) -> Prepared:
         """Learn the tokenizers (or find them in `folder`), keep them there, and tokenise the corpora."""
         if data.prepared is not None:
             return self._from_prepared(data, folder, log)
@@ -50,7 +54,7 @@ class TranslationTask:
             datasets[split] = _dataset(corpus, data)
         return Prepared(assets, datasets["train"], datasets["valid"])
 
-    def _from_prepared(self, data: DataConfig, folder: Path, log: Log) -> Prepared:
+    def _from_prepared(self, data: config.DataConfig, folder: Path, log: Log) -> Prepared:
         assert data.prepared is not None
         shards = Path(data.prepared)
         _check_settings(data, shards)
@@ -61,7 +65,9 @@ class TranslationTask:
             log(f"{corpus.report} (prepared in {shards})")
         return Prepared(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
 
-    def prepare_files(self, data: DataConfig, model: ModelConfig, *, to: Path, seed: int, log: Log) -> None:
+    def prepare_files(
+        self, data: config.DataConfig, model: config.ModelConfig, *, to: Path, seed: int, log: Log
+    ) -> None:
         """Tokenise the corpora once into a folder for `data.prepared`."""
         to.mkdir(parents=True, exist_ok=True)
         (to / _PREPARED).unlink(missing_ok=True)  # until everything is written again
@@ -82,7 +88,7 @@ class TranslationTask:
         return TranslationAssets.load(folder)
 
     def build_model(
-        self, model: ModelConfig, assets: TranslationAssets, *, needs_posterior: bool
+        self, model: config.ModelConfig, assets: TranslationAssets, *, needs_posterior: bool
     ) -> TranslationModel:
         """A fresh model for these tokenizers."""
         return TranslationModel(
@@ -101,7 +107,7 @@ class TranslationTask:
         return TranslationDataset(corpus, batch_size=batch_size)
 
 
-def _learn_assets(data: DataConfig, folder: Path, log: Log) -> TranslationAssets:
+def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> TranslationAssets:
     source, target = count_words(_pairs(data, data.train))
     if not source or not target:
         raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
@@ -115,25 +121,25 @@ def _learn_assets(data: DataConfig, folder: Path, log: Log) -> TranslationAssets
     return assets
 
 
-def _pairs(data: DataConfig, files: PairFiles) -> Iterator[Pair]:
+def _pairs(data: config.DataConfig, files: PairFiles) -> Iterator[Pair]:
     return read_pairs(files, data.path)
 
 
-def _filter(data: DataConfig, split: str) -> Filter:
+def _filter(data: config.DataConfig, split: str) -> Filter:
     return Filter.of(data) if split == "train" else Filter()  # nobody chooses what to be validated on
 
 
-def _dataset(corpus: Corpus, data: DataConfig) -> TranslationDataset:
+def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:
     return TranslationDataset(corpus, batch_by=data.batch_by, batch_size=data.batch_size)
 
 
-def _settings(data: DataConfig) -> dict:
+def _settings(data: config.DataConfig) -> dict[str, Any]:
     """What a prepared folder depends on."""
     names = {"train", "valid", "tokenizer", "source_end", "max_length", "max_ratio"}
     return data.model_dump(mode="json", include=names)
 
 
-def _check_settings(data: DataConfig, shards: Path) -> None:
+def _check_settings(data: config.DataConfig, shards: Path) -> None:
     path = shards / _PREPARED
     if not path.is_file():
         raise UserError(f"{path}: missing; expected a folder written by `latentalign prepare`")
