@@ -43,8 +43,11 @@ def begin(recipe: Recipe, folder: Path, *, log: Callable[[str], None], world_siz
 
     A mistake in the recipe or the data leaves nothing behind, and an older run in its place untouched.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    except OSError as error:
+        raise UserError(f"--out {folder}: cannot be made ({error.strerror}); choose another folder") from None
     try:
         prepared = prepare(recipe, draft, log)
         save_config(recipe, draft)

@@ -6,6 +6,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
+from latentalign.alignment.errors import NonFiniteError
 from latentalign.training.config import TrainingConfig
 from latentalign.training.diagnosis import NonFinite, explain_gradients, explain_step
 from latentalign.training.distributed import World, gather, is_active, sum_over_ranks
@@ -95,7 +96,6 @@ class AlignmentModule(LightningModule):
 
     def _learn_at_once(self, step: Step) -> Tensor:
         loss, totals = self._forward(step, 0)
-        self._check(totals, step)
         self.manual_backward(loss * (self.world.size / totals[-1]))
         return totals
 
@@ -104,7 +104,6 @@ class AlignmentModule(LightningModule):
         totals = torch.zeros(len(TOTALS), device=self.device)
         for number in range(len(step.shares)):
             loss, part = self._forward(step, number)
-            self._check(part, step)
             totals = totals + part
             self._backward_part(loss * self.world.size, last=number == len(step.shares) - 1)
         torch._foreach_mul_(self._gradients(), float(1.0 / totals[-1]))
@@ -118,9 +117,15 @@ class AlignmentModule(LightningModule):
                 self.manual_backward(loss)
 
     def _forward(self, step: Step, number: int) -> tuple[Tensor, Tensor]:
+        """The summed loss of this process's share, and the totals of all processes, known to be finite."""
         generator = self.seed_step(number)
-        loss, totals = self.measure(step.shares[number], generator)
-        return loss, sum_over_ranks(totals)
+        try:
+            loss, totals = self.measure(step.shares[number], generator)
+        except NonFiniteError:  # the core refuses to go on; the other processes have to hear of it, too
+            loss = totals = torch.full((len(TOTALS),), torch.nan, device=self.device)
+        totals = sum_over_ranks(totals)
+        self._check(totals, step)
+        return loss, totals
 
     def measure(self, share: Share, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The summed (not averaged) loss of a share with its graph, and its totals without one."""
@@ -168,6 +173,7 @@ class AlignmentModule(LightningModule):
         checkpoint["place"]["position"] = self.position
         # lightning's own counters are not kept: the stream starts where the place says, in a fresh loop
         checkpoint.pop("loops", None)
+        checkpoint["epoch"], checkpoint["global_step"] = self.place.epoch, self.step
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         place = checkpoint["place"]
