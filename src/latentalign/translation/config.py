@@ -90,7 +90,10 @@ class ModelConfig(Section):
     alignment: str | dict[str, Any] = "categorical"  # or dirichlet, logistic-normal, {name: …, normalizer: …}
     input_feeding: bool = False  # feed the expected context of a step into the next one
     initial_state: Literal["encoder", "zero"] = "encoder"  # where the decoder starts
-    dropout: Share = 0.3
+    dropout: Share = 0.3  # of word vectors, decoder outputs and between layers
+    # Of the memory itself. A mixture averages this noise away over its positions, a single position keeps all of
+    # it: what regularises soft attention punishes a sharp alignment.
+    memory_dropout: Share = 0.0
     uniform_init: Annotated[float, Field(gt=0.0)] | None = (
         None  # ± this for every weight; torch's own if none
     )

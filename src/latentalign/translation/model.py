@@ -73,6 +73,7 @@ class TranslationModel(nn.Module):
         self.query = nn.Linear(decoder, hidden)  # B
         self.output = nn.Linear(hidden, target_size)  # W
         self.dropout = Dropout(config.dropout)
+        self.memory_dropout = Dropout(config.memory_dropout)
         self.alignment = build_distribution(config.alignment)
         self.inference_network = (
             InferenceNetwork(embedding, config.inference_network, dropout=config.dropout)
@@ -91,7 +92,7 @@ class TranslationModel(nn.Module):
         embedded = self.dropout(self.source_embedding(source))
         states = self.encoder(embedded, source_mask, padded=padded)  # [B,S,M]
         start = self._initial_state(states, source_mask)
-        states = self.dropout(states)
+        states = self.memory_dropout(states)
         return Memory(states, self.score.project_memory(states), self.context(states), source_mask, start)
 
     def _initial_state(self, states: Tensor, mask: Tensor) -> DecoderState:
