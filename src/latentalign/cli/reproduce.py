@@ -40,6 +40,9 @@ def reproduce(
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
     beam: Annotated[int, typer.Option(help="Beam of the translations behind BLEU.")] = 10,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is done and what would be trained.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the study as one JSON object.")] = False,
 ) -> None:
     """The paper's tables and figures on your data: trains what is missing, measures, writes Markdown, HTML and JSON.
@@ -49,6 +52,7 @@ def reproduce(
     import json
 
     from latentalign.reports.grid import Settings
+    from latentalign.reports.study import describe_plan
     from latentalign.reports.study import reproduce as run_study
     from latentalign.reports.testsets import default_recipe, locate
 
@@ -70,6 +74,9 @@ def reproduce(
         changes=tuple(settings or []),
         beam=beam,
     )
+    if dry_run:
+        print("\n".join(describe_plan(study, grid_settings)))
+        return
     content = run_study(study, grid_settings, out=out, jobs=jobs, say=_say)
     if json_output:
         print(json.dumps(content, ensure_ascii=False))

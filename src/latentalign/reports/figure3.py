@@ -41,12 +41,14 @@ def _completed(probs: np.ndarray) -> np.ndarray:
     """With what a row lacks to 1 as a last column: no word."""
     nothing = np.clip(1.0 - probs.sum(axis=1, keepdims=True), 0.0, 1.0)
     whole = np.concatenate([np.clip(probs, 0.0, 1.0), nothing], axis=1)
-    return whole / whole.sum(axis=1, keepdims=True)
+    completed: np.ndarray = whole / whole.sum(axis=1, keepdims=True)
+    return completed
 
 
 def _relative_entropy(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     ratio = np.divide(one, other, out=np.ones_like(one), where=one > 0)
-    return (one * np.log(ratio)).sum(axis=1)
+    total: np.ndarray = (one * np.log(ratio)).sum(axis=1)
+    return total
 
 
 def largest(values: Sequence[float | None], count: int) -> list[int]:

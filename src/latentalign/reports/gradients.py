@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.estimators import (
     Enumerate,
     GumbelSoftmax,
@@ -190,6 +191,7 @@ def _values(problem: AlignmentProblem, seed: int) -> Mapping[str, Tensor]:
         posterior = problem.posterior if objective.needs_posterior else None
         bound = objective(problem.prior, problem.likelihood, posterior=posterior, generator=generator)
         found[name] = bound.value
+    assert isinstance(problem.prior, Categorical)
     best = exact_posterior(problem.prior, problem.likelihood)
     found["variational with the exact posterior"] = Elbo()(
         problem.prior, problem.likelihood, posterior=best

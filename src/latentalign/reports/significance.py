@@ -17,15 +17,17 @@ def paired_bootstrap(
 
     `p` is the chance of a difference as large between systems that do not differ.
     """
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
 
-    named = [("baseline", list(baseline)), *((name, list(texts)) for name, texts in systems.items())]
+    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline))]
+    named += [(name, list(texts)) for name, texts in systems.items()]
     test = PairedTest(
         named, {"BLEU": BLEU()}, [list(references)], test_type="bs", n_samples=samples, n_jobs=1
     )
     _, found = test()  # the same resampled sets every time: sacrebleu seeds itself
-    first, *others = found["BLEU"]
+    results: list[Any] = list(found["BLEU"])
+    first, *others = results
     return [
         {
             "system": name,

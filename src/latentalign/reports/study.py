@@ -53,11 +53,7 @@ def reproduce(name: str, settings: Settings, *, out: Path, jobs: int, say: Say) 
     `jobs` processes work side by side; 0 does everything in this process.
     """
     specs, studies = find_task_studies(settings.task)
-    if name not in studies:
-        raise UserError(
-            f"reproduce {name}: expected one of {', '.join(studies)} for the task {settings.task}"
-        )
-    study, grid = studies[name], Grid(settings, specs)
+    study, grid = _find(studies, name, settings), Grid(settings, specs)
     cells = grid.cells(study.rows)
     if not cells:
         raise UserError(f"--only: no row of {name} is left; its rows are {', '.join(study.rows)}")
@@ -93,6 +89,35 @@ def _run_apart(
             say=say,
             done=lambda job: say(f"{job.name}: {_summary(grid, study, parts[job.name])}"),
         )
+
+
+def describe_plan(name: str, settings: Settings) -> list[str]:
+    """A line for each cell: measured, trained, or to be trained and from what. Nothing is done."""
+    specs, studies = find_task_studies(settings.task)
+    study, grid = _find(studies, name, settings), Grid(settings, specs)
+    cells = grid.cells(study.rows)
+    jobs, _ = plan_jobs(grid, study, cells)
+    needs = {job.name: job.needs for job in jobs}
+    lines = [f"{job.name}: shared warm-up, to be trained" for job in jobs if job.name not in _names(cells)]
+    for cell in cells:
+        folder = grid.find(cell.recipe)
+        if cell.name not in needs:
+            lines.append(f"{cell.name}: done")
+        elif folder is not None:
+            lines.append(f"{cell.name}: trained in {folder}, to be measured")
+        else:
+            lines.append(
+                f"{cell.name}: to be trained" + "".join(f", after {need}" for need in needs[cell.name])
+            )
+    return lines
+
+
+def _find(studies: Mapping[str, Study], name: str, settings: Settings) -> Study:
+    if name not in studies:
+        raise UserError(
+            f"reproduce {name}: expected one of {', '.join(studies)} for the task {settings.task}"
+        )
+    return studies[name]
 
 
 def plan_jobs(grid: Grid, study: Study, cells: list[Cell]) -> tuple[list[Job], dict[str, Cell | Warmup]]:
