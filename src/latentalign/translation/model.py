@@ -119,10 +119,10 @@ class TranslationModel(nn.Module):
         """
         if tokens.dim() == 1:
             tokens = tokens[:, None]
-        inputs = self.dropout(self.target_embedding(tokens.reshape(-1, 1)))  # [N,1,E]
+        inputs = self.dropout(self.target_embedding(tokens.reshape(-1)))  # [N,E]
         if state.feed is not None:
-            inputs = torch.cat([inputs, state.feed[:, None]], dim=-1)
-        output, (hidden, cell) = self.decoder.lstm(inputs, (state.hidden, state.cell))
+            inputs = torch.cat([inputs, state.feed], dim=-1)
+        output, hidden, cell = self.decoder.one_step(inputs, state)
         queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
         prior = self.alignment(self.score.from_keys(queries, memory.keys), memory.mask)
         feed = None if state.feed is None else torch.bmm(prior.mean(), memory.states).flatten(0, 1)

@@ -86,9 +86,31 @@ class Decoder(nn.Module):
         outputs: Tensor = self.lstm(inputs, (state.hidden, state.cell))[0]
         return outputs
 
+    def one_step(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
+        """The output [N,D] for inputs [N,·], and the new hidden and cell states [L,N,D].
+
+        For a single step this beats the kernel of whole sequences, which rearranges its weights at every call.
+        """
+        hiddens, cells = [], []
+        below = inputs
+        for layer in range(self.lstm.num_layers):
+            if layer:
+                below = dropout(below, self.lstm.dropout, self.training)
+            memory = (state.hidden[layer], state.cell[layer])
+            below, cell = torch.lstm_cell(below, memory, *_weights(self.lstm, layer))
+            hiddens.append(below)
+            cells.append(cell)
+        return below, torch.stack(hiddens), torch.stack(cells)
+
     def start_stepping(self, inputs: Tensor) -> "Stepper":
         """Prepare to run step by step: whatever does not wait for the step before is computed at once."""
         return Stepper(self, inputs)
+
+
+def _weights(lstm: nn.LSTM, layer: int) -> list[Tensor]:
+    """Weights and biases of a layer: of its inputs, of its own state, and the two biases."""
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    return [lstm.get_parameter(f"{name}_l{layer}") for name in names]
 
 
 class Stepper:
@@ -103,17 +125,13 @@ class Stepper:
         self.dropout = lstm.dropout if lstm.training else 0.0
         self.cells: list[_Cell] = []
         for layer in range(lstm.num_layers):
-            inward, recurrent, *biases = (
-                lstm.get_parameter(f"{name}_l{layer}")
-                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-            )
+            inward, recurrent, *biases = _weights(lstm, layer)
             bias = biases[0] + biases[1]
-            if layer == 0:
-                gates = F.linear(inputs, inward[:, :words], bias).transpose(0, 1)  # [T,B,4D]
-            else:
-                gates = bias.expand_as(gates)
-            weights = [inward[:, words:] if layer == 0 else inward, recurrent]  # context, or the layer below
-            self.cells.append(_Cell(torch.cat(weights, dim=1), gates))
+            if layer == 0:  # its input is words, all known, and a context that is not
+                known, inward = inward.split([words, inward.shape[1] - words], dim=1)
+                bias = F.linear(inputs, known, bias).transpose(0, 1)  # [T,B,4D]
+            gates = bias.expand(inputs.shape[1], inputs.shape[0], -1)  # [T,B,4D]
+            self.cells.append(_Cell(torch.cat([inward, recurrent], dim=1), gates))
 
     def start(self, state: DecoderState) -> list[tuple[Tensor, Tensor]]:
         """Hidden and cell state of every layer."""
