@@ -3,6 +3,9 @@
 `python -m tests.training.copying ARGUMENTS` is the command line with this task registered.
 """
 
+import os
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ class DataConfig(BaseModel):
     batch: PositiveInt = 8
     missing: bool = False  # to see what happens when data are not there
     poison: int = -1  # an example that is NaN
+    slow: float = 0.0  # seconds a batch takes to collate
 
 
 class ModelConfig(BaseModel):
@@ -53,8 +57,9 @@ class CopyBatch:
 class CopyData:
     """Examples of different lengths: S positions with a key and a label each, T queries for keys."""
 
-    def __init__(self, count: int, seed: int, batch: int, poison: int = -1) -> None:
+    def __init__(self, count: int, seed: int, batch: int, poison: int = -1, slow: float = 0.0) -> None:
         self.batch = batch
+        self.slow = slow
         self.examples = []
         generator = torch.Generator().manual_seed(seed)
         for number in range(count):
@@ -79,6 +84,7 @@ class CopyData:
         return [order[start : start + self.batch] for start in range(0, len(order), self.batch)]
 
     def collate(self, indices: list[int]) -> CopyBatch:
+        time.sleep(self.slow)
         rows = [self.examples[index] for index in indices]
         pad = nn.utils.rnn.pad_sequence
         memory = pad([row[0] for row in rows], batch_first=True)
@@ -152,7 +158,7 @@ class CopyTask:
         log(f"read {data.train} examples")
         return Prepared(
             self.load_assets(folder),
-            CopyData(data.train, 1, data.batch, data.poison),
+            CopyData(data.train, 1, data.batch, data.poison, data.slow),
             CopyData(data.valid, 2, data.batch),
         )
 
@@ -168,7 +174,26 @@ class CopyTask:
 
 TASKS["copy"] = "tests.training.copying:CopyTask"
 
+
+def watch_writes(report: str, folder: str) -> None:
+    """Note every file that this process opens for writing, makes, moves or removes below the folder."""
+    rank = os.environ.get("LOCAL_RANK", "0")
+    descriptor = os.open(f"{report}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+        if event == "open":
+            flags = arguments[2] or 0
+            writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        if writes and str(arguments[0]).startswith(folder):
+            os.write(descriptor, f"{event} {arguments[0]}\n".encode())
+
+    sys.addaudithook(hook)
+
+
 if __name__ == "__main__":
     from latentalign.cli import main
 
+    if "COPY_WATCH" in os.environ:
+        watch_writes(*os.environ["COPY_WATCH"].split(":"))
     main()

@@ -58,9 +58,3 @@ def test_an_unknown_objective_is_named_with_its_place() -> None:
         build_schedule("marginl")
     with pytest.raises(UserError, match=r"^schedule\.1: .*did you mean 'reinforce'"):
         build_schedule("soft", [SOFT, PhaseConfig(objective={"name": "hard", "estimator": "reinforc"})])
-
-
-def test_steps_without_gradients_are_known_beforehand() -> None:
-    assert build_schedule("soft", [SOFT, ELBO], 3.0).leaves_out
-    assert not build_schedule("variational").leaves_out
-    assert not build_schedule("soft").leaves_out

@@ -17,9 +17,10 @@ from lightning.pytorch.strategies import DDPStrategy
 from latentalign.errors import UserError
 from latentalign.training.checkpoints import VerifiedCheckpoints
 from latentalign.training.config import TrainingConfig
-from latentalign.training.distributed import World, started_by_torchrun
+from latentalign.training.distributed import World, any_rank, started_by_torchrun
 from latentalign.training.folders import LOGS
-from latentalign.training.schedule import Schedule
+from latentalign.training.module import AlignmentModule
+from latentalign.training.stream import Step
 
 _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r".*LeafSpec.*", FutureWarning),  # lightning uses a name that torch renames
@@ -27,7 +28,7 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
 
 
 def build_trainer(
-    config: TrainingConfig, schedule: Schedule, folder: Path, *, world: World, callbacks: list[Callback]
+    config: TrainingConfig, folder: Path, *, world: World, callbacks: list[Callback]
 ) -> Trainer:
     """A trainer whose one epoch is the whole stream: our stream knows about epochs, and can start anywhere."""
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -46,7 +47,7 @@ def build_trainer(
             accelerator=config.accelerator,
             devices=devices,
             num_nodes=nodes,
-            strategy=_strategy(config, schedule, world),
+            strategy=_strategy(config, world),
             precision=_precision(config),
             deterministic=config.deterministic,
             max_epochs=1,
@@ -79,14 +80,25 @@ def _loggers(folder: Path) -> list[Any]:
     ]
 
 
-def _strategy(config: TrainingConfig, schedule: Schedule, world: World) -> Any:
+def _strategy(config: TrainingConfig, world: World) -> Any:
     if world.size == 1:
         return "auto"
-    return DDPStrategy(
-        find_unused_parameters=schedule.leaves_out,
-        broadcast_buffers=False,
-        timeout=timedelta(minutes=config.timeout_minutes),
-    )
+    return DDPStrategy(timeout=timedelta(minutes=config.timeout_minutes))
+
+
+def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
+    """Several processes: tell DDP that other parameters are trained now.
+
+    DDP looks at what needs a gradient when it is made, and would wait for ever for that of a frozen parameter. Asking
+    it to look for unused ones in every step costs time, so it is asked to only where a trial step leaves some out.
+    """
+    strategy = trainer.strategy
+    if not isinstance(strategy, DDPStrategy):
+        return
+    (unused,) = any_rank((module.leaves_out_parameters(step),), module.device)
+    strategy._ddp_kwargs["find_unused_parameters"] = unused
+    strategy.model = module
+    strategy.configure_ddp()
 
 
 def _precision(config: TrainingConfig) -> Any:

@@ -135,9 +135,7 @@ def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> Non
     supervisor.signals.install()
     try:
         with quiet():
-            trainer = build_trainer(
-                module.training_config, module.schedule, folder, world=world, callbacks=[supervisor]
-            )
+            trainer = build_trainer(module.training_config, folder, world=world, callbacks=[supervisor])
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
             )

@@ -67,13 +67,24 @@ class AlignmentModule(LightningModule):
 
     def enter(self, phase: Phase) -> None:
         """Freeze and unfreeze what the phase says."""
-        if self.phase is not None and phase.number == self.phase.number:
-            return
         self.phase = phase
         for parameter in self.model.theta():
             parameter.requires_grad_(phase.trains_theta)
         for parameter in self.model.phi():
-            parameter.requires_grad_(phase.trains_phi)
+            parameter.requires_grad_(phase.trains_phi and phase.needs_posterior)
+
+    def leaves_out_parameters(self, step: Step) -> bool:
+        """Whether a trial of this step leaves a trained parameter without a gradient; nothing is changed by it."""
+        before = {name: value.clone() for name, value in self.objectives.state_dict().items()}
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        try:
+            loss, _ = self.measure(step.shares[0], self.seed_step(0))
+            gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        except NonFiniteError:
+            return False  # the step itself will tell
+        finally:
+            self.objectives.load_state_dict(before)
+        return any(gradient is None for gradient in gradients)
 
     def seed_step(self, number: int) -> torch.Generator:
         """Seed dropout (torch's global generator) and the objective's own generator for one micro-batch."""
@@ -84,7 +95,6 @@ class AlignmentModule(LightningModule):
         return self._generator.manual_seed(derive_seed(seed, "objective"))
 
     def training_step(self, step: Step, batch_idx: int) -> None:
-        self.enter(self.schedule.at(step.start))
         optimizer: Any = self.optimizers()
         totals = self._learn_at_once(step) if len(step.shares) == 1 else self._learn_in_parts(step)
         self._clip(step)

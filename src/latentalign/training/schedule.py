@@ -58,13 +58,6 @@ class Schedule:
         """The phase in which training ends."""
         return self.reached[-1]
 
-    @property
-    def leaves_out(self) -> bool:
-        """Whether some step leaves parameters without a gradient (several processes need to know)."""
-        return self.needs_posterior and not all(
-            phase.needs_posterior and phase.trains_theta and phase.trains_phi for phase in self.reached
-        )
-
     def at(self, position: float) -> Phase:
         """The phase at a position in epochs."""
         for phase in self.reached:

@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from latentalign.training.checkpoints import checkpoint_path, prune
 from latentalign.training.config import TrainingConfig
 from latentalign.training.distributed import any_rank
+from latentalign.training.engine import wrap_again
 from latentalign.training.evaluate import evaluate_model, first_prior, natural_inference
 from latentalign.training.journal import Metrics, RunLog
 from latentalign.training.learning import Learning, monitored
@@ -50,7 +51,6 @@ class Supervisor(Callback):
         self.tokens = 0.0
         self._started = time.perf_counter()
         self._saved_at = time.perf_counter()
-        self._phase = -1
 
     @property
     def seconds(self) -> float:
@@ -73,9 +73,10 @@ class Supervisor(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Step, batch_idx: int) -> None:
         phase = pl_module.schedule.at(batch.start)
-        if phase.number != self._phase:
-            self._phase = phase.number
+        if pl_module.phase is None or phase.number != pl_module.phase.number:
             self.say(phase.describe(pl_module.schedule.total))
+            pl_module.enter(phase)
+            wrap_again(trainer, pl_module, batch)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Step, batch_idx: int
