@@ -128,7 +128,7 @@ class Stepper:
             inward, recurrent, *biases = _weights(lstm, layer)
             bias = biases[0] + biases[1]
             if layer == 0:  # its input is words, all known, and a context that is not
-                known, inward = inward.split([words, inward.shape[1] - words], dim=1)
+                known, inward = inward[:, :words], inward[:, words:]
                 bias = F.linear(inputs, known, bias).transpose(0, 1)  # [T,B,4D]
             gates = bias.expand(inputs.shape[1], inputs.shape[0], -1)  # [T,B,4D]
             self.cells.append(_Cell(torch.cat([inward, recurrent], dim=1), gates))
