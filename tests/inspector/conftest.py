@@ -1,12 +1,14 @@
-"""Two runs nobody trained, and a server of them that the tests share."""
+"""Runs nobody trained, of every task, and a server of them that the tests share."""
 
 import pytest
 
 from latentalign.inspector.app import build_app
+from latentalign.inspector.guard import LOOPBACK
 from latentalign.inspector.limits import Limits
 from latentalign.inspector.served import load_runs
 from tests.cli.command import untrained_run
-from tests.inspector.serving import serving
+from tests.inspector.serving import PATIENCE, serving
+from tests.inspector.untrained import untrained_memory_run, untrained_vqa_run
 
 
 @pytest.fixture(scope="package")
@@ -20,13 +22,20 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="package")
-def runs(folders):
-    return load_runs(folders)
+def asked_folders(tmp_path_factory):
+    """Runs that answer questions; `scenes` beside them."""
+    place = tmp_path_factory.mktemp("asked")
+    return [untrained_memory_run(place / "memory"), untrained_vqa_run(place / "vqa", scenes=place / "scenes")]
+
+
+@pytest.fixture(scope="package")
+def runs(folders, asked_folders):
+    return load_runs([*folders, *asked_folders])
 
 
 @pytest.fixture(scope="package")
 def site(runs):
-    with serving(build_app(runs, hosts=("127.0.0.1", "localhost", "::1"))) as found:
+    with serving(build_app(runs, limits=Limits(seconds=PATIENCE), hosts=LOOPBACK)) as found:
         yield found
 
 

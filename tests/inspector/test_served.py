@@ -26,8 +26,9 @@ def test_names_are_short_and_different(folders, names):
 
 def test_the_first_that_fits_is_the_default(runs):
     assert runs.find(None, tasks=("translation",)).name == "variational"
-    with pytest.raises(Refused, match="no run of task vqa or memory"):
-        runs.find(None, tasks=("vqa", "memory"))
+    assert runs.find(None, tasks=("vqa", "memory")).name == "memory"
+    with pytest.raises(Refused, match="no run of task vqa is served"):
+        Runs([runs.find("soft", tasks=("translation",))]).find(None, tasks=("vqa",))
     with pytest.raises(Refused, match="soft is a run of task translation"):
         runs.find("soft", tasks=("memory",))
 

@@ -11,6 +11,10 @@ def serve(
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of trained runs."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; only this machine unless given."),
     port: int = typer.Option(8000, help="Port to listen on; 0 takes any free one."),
+    features: Path | None = typer.Option(
+        None, help="VQA: prepared region features; those of the run's recipe unless given."
+    ),
+    images: Path | None = typer.Option(None, help="VQA: folder of pictures, named by their numbers."),
     max_characters: int = typer.Option(2000, help="Longest sentence."),
     max_sentences: int = typer.Option(64, help="Most sentences of a request."),
     max_beam: int = typer.Option(20, help="Widest beam a client may ask for."),
@@ -43,7 +47,7 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     if threads is not None:
         torch.set_num_threads(threads)
-    loaded = load_runs(runs)
+    loaded = load_runs(runs, features=features, images=images)
     local = is_loopback(host)
     if not local:
         print(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
@@ -19,6 +19,8 @@ from latentalign.inspector.pages import page_routes, read_files
 from latentalign.inspector.schemas import (
     AlignRequest,
     AlignResponse,
+    AnswerRequest,
+    AnswerResponse,
     ErrorResponse,
     Health,
     NextRequest,
@@ -33,6 +35,7 @@ from latentalign.inspector.served import Runs
 
 _WHY = {
     400: "The request is not HTTP as this server speaks it.",
+    404: "There is no such picture.",
     408: "The request did not arrive within the time limit.",
     413: "More than the server takes; the limit is named.",
     422: "Not what the description says; the message says what was expected.",
@@ -41,6 +44,8 @@ _WHY = {
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": why} for status, why in _WHY.items()
 }
+USUAL = {status: described for status, described in ERRORS.items() if status != 404}
+IMAGE: dict[str, Any] = {"content": {"image/png": {}, "image/jpeg": {}}, "description": "The picture."}
 DESCRIPTION = """Translations and word alignments of trained runs, the same as the command line gives.
 Batches of sentences are welcome; requests that arrive together are computed together."""
 
@@ -51,7 +56,7 @@ def _desk(request: Request) -> Desk:
 
 
 AtDesk = Annotated[Desk, Depends(_desk)]
-api = APIRouter(responses=ERRORS)
+api = APIRouter(responses=USUAL)
 
 
 @api.post("/api/translate", summary="Translate sentences")
@@ -76,6 +81,21 @@ async def score(request: ScoreRequest, desk: AtDesk) -> ScoreResponse:
 async def next_word(request: NextRequest, desk: AtDesk) -> NextResponse:
     """What may follow the beginning of a translation, under several ways to predict."""
     return await desk.next(request)
+
+
+@api.post("/api/answer", summary="Answer a question")
+async def answer(request: AnswerRequest, desk: AtDesk) -> AnswerResponse:
+    """What a VQA or memory run answers, and where it looked, as `latentalign answer`."""
+    return await desk.answer(request)
+
+
+@api.get("/api/image", summary="An image", response_class=Response, responses={404: ERRORS[404], 200: IMAGE})
+async def image(
+    desk: AtDesk, image: Annotated[int, Query(ge=0, le=2**53)], run: str | None = None
+) -> Response:
+    """The picture of an image that a VQA run can be asked about."""
+    content, kind = desk.picture(run, image)
+    return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
 
 @api.get("/api/runs", summary="The runs and the limits")

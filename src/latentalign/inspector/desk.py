@@ -10,14 +10,18 @@ from functools import partial
 from typing import Any
 
 from latentalign import __version__
+from latentalign.alignment.errors import ConfigError
 from latentalign.errors import UserError
 from latentalign.inspector import computing
+from latentalign.inspector.answering import answer, request_of
 from latentalign.inspector.batching import Job, MicroBatcher, Overloaded, TimeUp
 from latentalign.inspector.limits import UNAVAILABLE, UNPROCESSABLE, Limits, Refused
 from latentalign.inspector.next_words import next_words
 from latentalign.inspector.schemas import (
     AlignRequest,
     AlignResponse,
+    AnswerRequest,
+    AnswerResponse,
     By,
     Health,
     NextRequest,
@@ -144,6 +148,31 @@ class Desk:
         )
         return result
 
+    async def answer(self, request: AnswerRequest) -> AnswerResponse:
+        served = self.runs.find(request.run, tasks=("vqa", "memory"))
+        self.limits.check_number("top", request.top, "top")
+        self.limits.check_texts("question", [request.question, request.answer or ""])
+        self.limits.check_texts("story", request.story or [])
+        inference = request.inference or served.info.inference
+        predictor = self._predictor(served, inference)
+        (result,) = await self._do(
+            ("answer",),
+            [request_of(served, request)],
+            lambda items: [
+                answer(served, items[0], predictor, inference, top=request.top, seed=request.seed)
+            ],
+            alone=True,
+        )
+        return result
+
+    def picture(self, run: str | None, image: int) -> tuple[bytes, str]:
+        """The picture of an image and its type."""
+        served = self.runs.find(run, tasks=("vqa",))
+        found = None if served.gallery is None else served.gallery.picture(image)
+        if found is None:
+            raise Refused(404, f"image: no picture of image {image} is served here")
+        return found
+
     def _predictor(self, served: Served, inference: str) -> Any:
         """A way to predict that fits the limits and the run."""
         predictor = self.limits.check_inference(inference)
@@ -177,7 +206,7 @@ class Desk:
         """Queue the work and wait for it. What is drawn at random is computed alone: company would change it."""
         if self.log_texts:
             # one line of JSON: a text cannot pretend to be a line of the log
-            LOG.info("asked: %s", json.dumps(items))
+            LOG.info("asked: %s", json.dumps(items, default=str))
         deadline = time.monotonic() + self.limits.seconds
         job = Job(object() if alone else key, items, compute, deadline)
         try:
@@ -192,6 +221,8 @@ class Desk:
             ) from None
         except TimeUp:
             raise time_is_up(self.limits) from None
+        except ConfigError as error:  # a way to predict that does not fit the model
+            raise Refused(UNPROCESSABLE, str(error)) from None
 
 
 def time_is_up(limits: Limits) -> Refused:

@@ -248,7 +248,8 @@ class AnswerResponse(BaseModel):
     evidence: list[Evidence]
     unknown_words: list[str] = []
     posterior_by: str | None = None
-    size: tuple[int, int] | None = None
+    size: Annotated[tuple[int, int] | None, Field(description="VQA runs: of the image, in pixels.")] = None
+    picture: Annotated[bool, Field(description="VQA runs: whether the image itself is here.")] = False
 
 
 class RunInfo(BaseModel):
@@ -262,7 +263,6 @@ class RunInfo(BaseModel):
     by: Annotated[list[By], Field(description="Distributions of links that this run has.")]
     parameters: Annotated[int, Field(description="Weights, those of the inference network not counted.")]
     images: Annotated[list[int], Field(description="VQA runs: some images to ask about.")] = []
-    examples: Annotated[list[str], Field(description="Something to try.")] = []
 
 
 class RunsResponse(BaseModel):

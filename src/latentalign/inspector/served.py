@@ -8,6 +8,7 @@ import torch
 
 from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
+from latentalign.inspector.gallery import Gallery, open_gallery
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.schemas import By, RunInfo
 from latentalign.training.evaluate import natural_inference
@@ -24,6 +25,7 @@ class Served:
     run: Run
     info: RunInfo
     relaxed: bool = False
+    gallery: Gallery | None = None
 
     @property
     def name(self) -> str:
@@ -65,10 +67,17 @@ class Runs:
         return found
 
 
-def load_runs(folders: Sequence[Path]) -> Runs:
-    """Load run folders; names are those of the folders, with their parents' where they would be the same."""
+def load_runs(folders: Sequence[Path], *, features: Path | None = None, images: Path | None = None) -> Runs:
+    """Load run folders; names are those of the folders, with their parents' where they would be the same.
+
+    VQA runs look for region features and pictures where they were trained, unless other folders are given.
+    """
     loaded = [load_run(folder) for folder in folders]
-    return Runs([_serve(run, name) for run, name in zip(loaded, names_of(folders), strict=True)])
+    served = []
+    for run, name in zip(loaded, names_of(folders), strict=True):
+        gallery = open_gallery(run, features, images) if run.task.name == "vqa" else None
+        served.append(_serve(run, name, gallery))
+    return Runs(served)
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
@@ -90,7 +99,7 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def _serve(run: Run, name: str) -> Served:
+def _serve(run: Run, name: str, gallery: Gallery | None) -> Served:
     task = run.task.name
     if task not in TASKS:
         raise UserError(
@@ -112,8 +121,9 @@ def _serve(run: Run, name: str) -> Served:
         inferences=["sample", "soft"] if relaxed else ["exact", "kmax", "sample", "soft"],
         by=by,
         parameters=sum(parameter.numel() for parameter in run.model.theta()),
+        images=[] if gallery is None else gallery.shown,
     )
-    return Served(run, info, relaxed)
+    return Served(run, info, relaxed, gallery)
 
 
 def link_kinds(aligner: Aligner, *, relaxed: bool) -> list[By]:

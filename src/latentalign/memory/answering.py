@@ -9,7 +9,15 @@ from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.memory.dataset import StoryDataset
 from latentalign.memory.model import MemoryModel, MemoryProblem
-from latentalign.memory.stories import Fact, Question, Story, normalise_answer, read_facts, split_words
+from latentalign.memory.stories import (
+    Fact,
+    Question,
+    Story,
+    normalise_answer,
+    parse_facts,
+    read_facts,
+    split_words,
+)
 from latentalign.memory.vocabulary import UNKNOWN_ANSWER, Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -28,8 +36,8 @@ def answer_question(
 ) -> dict[str, Any]:
     """The likeliest answers, and how much each hop looked at each fact.
 
-    `request` holds `question`, `story` (a file) and perhaps `answer`: with a known answer the posterior of
-    the inference network is shown too, if the run has one.
+    `request` holds `question`, `story` (a file, or a list of lines) and perhaps `answer`: with a known answer
+    the posterior of the inference network is shown too, if the run has one.
     """
     facts, asked = _understand(request)
     dataset = StoryDataset([Story(facts, (asked,))], vocabulary, memory=memory, batch_size=1)
@@ -37,7 +45,7 @@ def answer_question(
     if asked.answer and not bool(batch.known_answers.all()):
         raise UserError(f"answer: --answer {asked.answer!r} was never an answer in training; try another")
     for line in dataset.remarks():
-        if "answers" not in line:
+        if "answers" not in line and not isinstance(request["story"], list):
             logger.warning("%s: %s", request["story"], line)
     problem = model.problem(batch, with_posterior=bool(asked.answer) and model.inference is not None)
     log_probs = predictor.log_probs(problem.prior, problem.likelihood, generator=generator)[0, 0]
@@ -65,7 +73,8 @@ def _understand(request: dict[str, Any]) -> tuple[tuple[Fact, ...], Question]:
     words = split_words(request["question"])
     if not words:
         raise UserError("answer: --question holds no word; ask for example 'Where is Mary?'")
-    facts = read_facts(request["story"])
+    story = request["story"]
+    facts = parse_facts(story, "story") if isinstance(story, list) else read_facts(story)
     answer = normalise_answer(request.get("answer", ""))
     return facts, Question(request["question"], words, answer, len(facts))
 

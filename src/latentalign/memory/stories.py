@@ -202,14 +202,19 @@ def read_stories(places: Iterable[str | Path]) -> list[Story]:
 
 def read_facts(path: str | Path) -> tuple[Fact, ...]:
     """The facts of one story, for a question asked by hand: numbered lines, or one plain fact a line."""
-    lines = [line for line in read_lines(path) if line.strip()]
+    return parse_facts(read_lines(path), str(path))
+
+
+def parse_facts(lines: Iterable[str], name: str) -> tuple[Fact, ...]:
+    """The facts of one story from its lines; `name` says in errors where they came from."""
+    lines = [line for line in lines if line.strip()]
     if not lines:
-        raise UserError(f"{path}: empty story; expected at least one fact, one a line")
+        raise UserError(f"{name}: empty story; expected at least one fact, one a line")
     if not lines[0].split(maxsplit=1)[0].isdecimal():
         return tuple(Fact.from_text(line) for line in lines)
-    stories = list(parse_stories(lines, str(path)))
+    stories = list(parse_stories(lines, name))
     if len(stories) > 1:
-        raise UserError(f"{path}: expected one story, received {len(stories)}; keep the lines of one of them")
+        raise UserError(f"{name}: expected one story, received {len(stories)}; keep the lines of one of them")
     return stories[0].facts
 
 

@@ -18,7 +18,9 @@ export function serialize(svg) {
       element.removeAttribute(name);
     }
   }
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+  // an embedded picture gets its address only here: in the page the policy would refuse to load it
+  const text = new XMLSerializer().serializeToString(copy).replaceAll(' embedded="data:', ' href="data:');
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
 }
 
 export async function toPng(svg, scale = 2) {
@@ -53,15 +55,15 @@ export function beside(pictures, gap = 24) {
   return all;
 }
 
-// name, picture() -> svg, json() -> object, pharaoh() -> text or null
+// name, picture() -> svg or a promise of one, json() -> object, pharaoh() -> text or null
 export function exportBar({ name, picture, json, pharaoh }) {
   const button = (label, onclick) => h("button", { type: "button", text: label, onclick });
   return h(
     "div",
     { class: "exports", role: "group", "aria-label": "Save" },
     h("span", { text: "Save:" }),
-    picture && button("SVG", () => save(`${name}.svg`, serialize(picture()), "image/svg+xml")),
-    picture && button("PNG", async () => save(`${name}.png`, await toPng(picture()))),
+    picture && button("SVG", async () => save(`${name}.svg`, serialize(await picture()), "image/svg+xml")),
+    picture && button("PNG", async () => save(`${name}.png`, await toPng(await picture()))),
     button("JSON", () => save(`${name}.json`, `${JSON.stringify(json(), null, 1)}\n`, "application/json")),
     pharaoh && button("Pharaoh", () => save(`${name}.links`, `${pharaoh()}\n`, "text/plain")),
   );

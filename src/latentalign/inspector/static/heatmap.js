@@ -6,14 +6,17 @@ import { FONT, over, shade, shorten, shown, textWidth } from "./palette.js";
 const LABEL = 13;
 const ENTROPY = 54;
 
-export function cellSize(columns) {
-  return columns <= 14 ? 34 : columns <= 28 ? 27 : 18;
+// As large as the space allows; where that would be too small to read, the map scrolls.
+function cellSize(columns, space) {
+  const usual = columns <= 14 ? 34 : columns <= 28 ? 27 : 19;
+  const fitting = Math.floor(space / columns);
+  return fitting >= 19 ? Math.min(34, fitting) : usual;
 }
 
-// options: title, rows, columns, matrix, entropy, palette, marks (rows to point out)
-export function heatmap({ title, rows, columns, matrix, entropy, palette = shown(), marks = new Set() }) {
-  const cell = cellSize(columns.length);
+// options: title, rows, columns, matrix, entropy, palette, marks (rows to point out), space (pixels across)
+export function heatmap({ title, rows, columns, matrix, entropy, palette = shown(), marks = new Set(), space = 0 }) {
   const left = Math.max(...rows.map((word) => textWidth(shorten(word), LABEL)), 30) + 22;
+  const cell = cellSize(columns.length, space - left - ENTROPY - 44);
   const longest = Math.max(...columns.map((word) => textWidth(shorten(word), LABEL)), 20);
   const top = 30 + longest * 0.82 + 8;
   const right = columns.length * cell + left;
@@ -69,7 +72,7 @@ function square(value, { x, y, cell, palette, row, column }) {
     x, y, width: cell, height: cell, fill: shade(palette, value), stroke: palette.line,
     class: "cell", "data-row": row, "data-column": column,
   });
-  if (cell < 27 || value < 0.005) return box;
+  if (cell < 24 || value < 0.005) return box;
   const text = value >= 0.995 ? "1" : value.toFixed(2).slice(1);
   return s("g", {}, box, s("text", {
     x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", "font-size": cell < 30 ? 10 : 11,

@@ -71,9 +71,10 @@ function show(results, runs, found, kind) {
   const tables = found.map(({ result }, n) => [runs[n].name, result.matrices[kind]]);
   const distance = same && runs[0] !== runs[1] ? distances(tables[0][1], tables[1][1]) : [];
   const worst = largest(distance, 3);
+  const space = results.clientWidth > 720 ? (results.clientWidth - 16) / 2 - 36 : results.clientWidth - 36;
   const picture = (n, palette) => heatmap({
     title: `${runs[n].name}: ${TITLES[kind].toLowerCase()}`, rows: found[n].result.target_words, columns: found[n].result.source_words,
-    matrix: found[n].result.matrices[kind], entropy: found[n].result.matrices.entropy[kind], marks: new Set(worst), palette,
+    matrix: found[n].result.matrices[kind], entropy: found[n].result.matrices.entropy[kind], marks: new Set(worst), palette, space: palette ? 0 : space,
   });
   const readout = h("p", { class: "caption", role: "status", "aria-live": "polite", text: "Point at a cell, or use the arrow keys." });
   const svgs = [picture(0), picture(1)];

@@ -56,9 +56,11 @@ function show(page, results, run, found) {
   const tables = names.map((name) => [name, result.matrices[name]]);
   const distance = names.length > 1 ? distances(tables[0][1], tables[1][1]) : [];
   const worst = largest(distance, 3);
+  const wide = results.clientWidth > 720;
+  const space = (results.clientWidth - 36 - (wide ? 32 : 0)) / (wide ? names.length : 1);
   const pictures = (palette) => names.map((name) => heatmap({
     title: TITLES[name], rows: result.target_words, columns: result.source_words, matrix: result.matrices[name],
-    entropy: result.matrices.entropy[name], marks: new Set(worst), palette,
+    entropy: result.matrices.entropy[name], marks: new Set(worst), palette, space: palette ? 0 : space,
   }));
   const readout = h("p", { class: "caption", role: "status", "aria-live": "polite", text: "Point at a cell, or use the arrow keys." });
   const svgs = pictures(undefined);

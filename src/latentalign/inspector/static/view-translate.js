@@ -8,6 +8,7 @@ import { printed } from "./palette.js";
 import { inference, set, state } from "./state.js";
 
 const latest = new Latest();
+const LINKS = { prior: "prior", posterior: "posterior", exact: "exact posterior" };
 
 export function translateView(page) {
   const runs = page.runs("translation");
@@ -81,7 +82,7 @@ function card(page, found, result) {
           name: "translation", json: () => ({ ...found, results: [result] }), pharaoh: () => chosen.pharaoh,
           picture: () => diagram({ ...words, palette: printed() }),
         }),
-        h("small", { text: `links by ${found.links_by}, ${found.inference}, log p = ${chosen.log_prob.toFixed(3)}` })),
+        h("small", { text: `links by the ${LINKS[found.links_by]}; predicted by ${found.inference}; log p = ${chosen.log_prob.toFixed(3)}` })),
     );
   };
   show(Math.min(state.alternative, best.length - 1));
