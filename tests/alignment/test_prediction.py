@@ -72,24 +72,25 @@ def test_any_prediction_fits_a_sparse_prior() -> None:
     torch.testing.assert_close(KMax(5).log_probs(prior, f), Exact().log_probs(prior, f))
 
 
-def test_sampled_prediction_is_unbiased_over_all_samples() -> None:
-    problem = problems.make(2, lengths=(3,), steps=2)
-    output = [problem.plain().output(0, t) for t in range(2)]
-    mean, every = torch.zeros(2, dtype=torch.float64), torch.zeros(2, 3, dtype=torch.float64)
+@pytest.mark.parametrize(("steps", "n"), [(2, 2), (1, 3)])
+def test_sampled_prediction_is_unbiased_over_all_samples(steps: int, n: int) -> None:
+    problem = problems.make(2, lengths=(3,), steps=steps)
+    output = [problem.plain().output(0, t) for t in range(steps)]
+    mean, every = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, 3, dtype=torch.float64)
     with chosen_samples() as chosen:
-        for positions, chance in all_samples(problem.prior(), 2):
+        for positions, chance in all_samples(problem.prior(), n):
             chosen.positions = positions
-            found = score(Sampled(2), problem).detach()
+            found = score(Sampled(n), problem).detach()
             by_hand = [
-                math.log(sum(math.exp(output[t].log_f[i]) for i in positions[:, 0, t].tolist()) / 2)
-                for t in range(2)
+                math.log(sum(math.exp(output[t].log_f[i]) for i in positions[:, 0, t].tolist()) / n)
+                for t in range(steps)
             ]
             assert found[0].tolist() == pytest.approx(by_hand)
             mean += chance * found[0].exp()
-            log_probs = Sampled(2).log_probs(problem.prior(), problem.likelihood()).detach()
+            log_probs = Sampled(n).log_probs(problem.prior(), problem.likelihood()).detach()
             every += chance * log_probs[0].exp()
             torch.testing.assert_close(log_probs.gather(-1, problem.targets[..., None])[..., 0], found)
-        assert {count for _, count in chosen.asked} == {2}
+        assert {count for _, count in chosen.asked} == {n}
     torch.testing.assert_close(mean, score(Exact(), problem)[0].detach().exp())
     exact = Exact().log_probs(problem.prior(), problem.likelihood())
     torch.testing.assert_close(every, exact[0].detach().exp())

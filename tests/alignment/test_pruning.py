@@ -65,6 +65,36 @@ def test_pruned_marginal_errs_by_no_more_than_the_mass_it_reports(seed: int, pru
         assert dropped.max() > 0.01
 
 
+@pytest.mark.parametrize("prune", [0.003, 0.03, 0.2])
+def test_the_likelihood_loses_no_more_gradient_than_is_reported(prune: float) -> None:
+    problem = problems.make(3, lengths=(8, 5), steps=4, spread=2.0)
+    mask = problem.mask[:, None].expand_as(problem.prior_scores)
+    table = problem.likelihood().everywhere(mask).detach().requires_grad_()
+    bounds = [Marginal(prune=x)(problem.prior(), TableLikelihood(table)) for x in (0.0, prune)]
+    # the gradient in log f is the responsibility itself
+    exact, found = (torch.autograd.grad(bound.surrogate.sum(), table)[0] for bound in bounds)
+    dropped = bounds[1].diagnostics["dropped_mass"]
+    lost = (exact - found).clamp_min(0).sum(dim=-1)
+    assert (lost <= dropped + 1e-12).all()
+    assert ((found > 0).sum(dim=-1) >= 1).all()
+    if prune == 0.2:
+        assert lost.max() > 0.05
+        assert (dropped <= lost + 0.2).all()  # and the report is not idly large
+
+
+def test_the_likeliest_position_is_kept_however_much_is_pruned() -> None:
+    problem = problems.single(0, size=8, spread=0.1)
+    posterior = problem.posterior().probs.detach()
+    assert posterior.max() < 0.3
+    best = int(posterior.argmax())
+    found = Enumerate(prune=0.3)(problem.posterior(), problem.likelihood(), prior=problem.prior())
+    assert found.value.item() == pytest.approx(problem.plain().output(0, 0).log_f[best])
+    assert found.dropped.item() == pytest.approx(1 - posterior.max().item())
+    bound = evaluate(problem, Marginal(prune=0.9))
+    assert torch.isfinite(bound.value).all()
+    assert problem.gradients(bound.surrogate.sum())["weight"].abs().max() > 0
+
+
 def test_pruned_marginal_asks_for_few_pairs_once_the_prior_is_sharp() -> None:
     problem = problems.make(0, lengths=(30,), steps=6, spread=1.0)
     problem.prior_scores = (8 * problem.prior_scores.detach()).requires_grad_()
