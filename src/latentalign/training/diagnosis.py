@@ -46,6 +46,8 @@ def explain_gradients(module: "AlignmentModule") -> str:
 
 
 def _repeat(module: "AlignmentModule", step: "Step", number: int) -> str | None:
+    assert module.phase is not None
+    objective = module.phase.objective
     found: list[str] = []
     handles = [
         part.register_forward_hook(_hook(name, found)) for name, part in module.model.named_modules() if name
@@ -54,11 +56,11 @@ def _repeat(module: "AlignmentModule", step: "Step", number: int) -> str | None:
         generator = module.seed_step(number)
         with torch.no_grad():
             problem = module.model.problem(
-                step.shares[number].batch, with_posterior=module.phase.objective.needs_posterior
+                step.shares[number].batch, with_posterior=objective.needs_posterior
             )
             found.extend(_bad_parts(problem))
             if not found:
-                bound = module.phase.objective(
+                bound = objective(
                     problem.prior, problem.likelihood, posterior=problem.posterior, generator=generator
                 )
                 found.extend(_bad_parts(bound))

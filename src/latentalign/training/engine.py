@@ -38,9 +38,8 @@ def build_trainer(
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = world.size // devices
     if config.deterministic:
-        torch.utils.deterministic.fill_uninitialized_memory = (
-            False  # costs time and changes no result of ours
-        )
+        # filling memory that nobody reads would cost time
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     with quiet():
         return Trainer(
             default_root_dir=folder,

@@ -11,6 +11,7 @@ from latentalign.training.checkpoints import load_checkpoint
 from latentalign.training.diagnosis import NonFinite
 from latentalign.training.distributed import World, close_group, find_world, open_group
 from latentalign.training.engine import build_trainer, quiet
+from latentalign.training.evaluate import find_predictor
 from latentalign.training.failures import (
     disk_failure,
     is_lost_worker,
@@ -68,6 +69,8 @@ def train(
         torch.set_num_threads(recipe.training.threads)
     log = RunLog(active=world.is_first, echo=echo)
     schedule = schedule_of(recipe)
+    if recipe.training.inference is not None:
+        find_predictor(recipe.training.inference)  # a mistake in it is told before anything is written
     with ExitStack() as stack:
         stack.callback(close_group)
         open_group(recipe.training.timeout_minutes)

@@ -27,7 +27,7 @@ class AlignmentModule(LightningModule):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         schedule: Schedule,
         training: TrainingConfig,
         *,
@@ -37,7 +37,7 @@ class AlignmentModule(LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.model = model
+        self.model: Any = model
         # running means and the like travel in checkpoints
         self.objectives = nn.ModuleList(
             part for phase in schedule.phases for part in phase.objective.modules()

@@ -46,7 +46,8 @@ class Progress:
                 transient=True,
                 refresh_per_second=2,
             )
-            self._task = self._bar.add_task("", total=total, completed=position)
+            self._task = self._bar.add_task("", total=total)
+            self._bar.update(self._task, completed=position)
             self._bar.start()
             self._before = self.log.write_line
             self.log.write_line = lambda text: console.print(text, highlight=False, markup=False)

@@ -19,8 +19,8 @@ def derive_seed(*parts: int | str) -> int:
 
 def seed_everywhere(seed: int) -> None:
     """Seed torch's global generators. `torch.manual_seed` would do, but records a stack trace each time."""
-    torch.random.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)
 
 
@@ -28,7 +28,7 @@ def seed_everywhere(seed: int) -> None:
 def seeded(*parts: int | str) -> Iterator[None]:
     """Run a block under torch's global generator seeded from the parts, and put its state back afterwards."""
     state = torch.random.get_rng_state()
-    torch.random.default_generator.manual_seed(derive_seed(*parts))
+    torch.default_generator.manual_seed(derive_seed(*parts))
     try:
         yield
     finally:

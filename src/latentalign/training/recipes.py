@@ -28,7 +28,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _mapping_without_repeats(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+def _mapping_without_repeats(loader: Any, node: Any) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
@@ -37,13 +37,10 @@ def _mapping_without_repeats(loader: _Loader, node: yaml.MappingNode, deep: bool
                 None, None, f"key {key!r} is given twice", key_node.start_mark
             )
         seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=deep)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
 
-_Loader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
-    lambda loader, node: _mapping_without_repeats(loader, node, deep=True),
-)
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_repeats)
 
 
 @dataclass(frozen=True)
