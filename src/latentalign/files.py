@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 from latentalign.errors import UserError
 
@@ -34,10 +34,10 @@ def read_lines(path: str | Path) -> Iterator[str]:
             raise UserError(f"{path}: damaged gzip file ({error}); fetch or compress it again") from None
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def _open_bytes(path: Path) -> BinaryIO:
     with path.open("rb") as probe:
         zipped = probe.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if zipped else path.open("rb")
+    return cast(BinaryIO, gzip.open(path, "rb")) if zipped else path.open("rb")
 
 
 @contextmanager

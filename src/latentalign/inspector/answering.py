@@ -6,7 +6,7 @@ import torch
 
 from latentalign.errors import UserError
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
-from latentalign.inspector.schemas import AnswerRequest, AnswerResponse
+from latentalign.inspector.schemas import AnswerRequest, AnswerResponse, Evidence
 from latentalign.inspector.served import Served
 
 
@@ -61,7 +61,7 @@ def answer(
         inference=inference,
         answers=found["answers"],
         evidence=[
-            {name: entry.get(name) for name in ("text", "prior", "posterior", "hops", "box")}
+            Evidence(**{name: entry.get(name) for name in ("text", "prior", "posterior", "hops", "box")})
             for entry in found["evidence"]
         ],
         unknown_words=found.get("unknown_words", []),

@@ -60,7 +60,7 @@ class Desk:
         )
 
     def health(self) -> Health:
-        return Health(status="ok", waiting=self.batcher.waiting)
+        return Health(status="ok", computing=self.batcher.computing, waiting=self.batcher.waiting)
 
     async def translate(self, request: TranslateRequest) -> TranslateResponse:
         served = self.runs.find(request.run, tasks=("translation",))
@@ -142,7 +142,9 @@ class Desk:
             ("next",),
             pairs,
             lambda items: [
-                next_words(served.run, served.name, *items[0], predictors, top=request.top, seed=request.seed)
+                next_words(
+                    served.run, served.name, items[0][0], items[0][1], predictors, top=request.top, seed=request.seed
+                )
             ],
             alone=True,
         )
