@@ -1,6 +1,7 @@
 """`latentalign translate`: line for line, from anywhere to anywhere, and what it refuses."""
 
 import gzip
+import json
 import subprocess
 import sys
 
@@ -144,3 +145,19 @@ def test_a_relaxed_run_refuses_to_enumerate(tmp_path):
         latentalign("translate", run, "--inference", "exact", stdin="ja\n"), "relaxed", "sample:20"
     )
     assert latentalign("translate", run, *FAST, stdin="ja\n").code == 0
+
+
+def test_evaluate_translates_for_bleu(run, text, tmp_path):
+    reference = tmp_path / "reference.en"
+    reference.write_text(latentalign("translate", run, "--beam", 2, "--input", text).stdout, encoding="utf-8")
+    lines = text.read_text(encoding="utf-8")
+    full = tmp_path / "full.de"
+    full.write_text(lines, encoding="utf-8")
+    found = latentalign(
+        "evaluate", run, "--source", full, "--target", reference, "--bleu", "--beam", 2, "--json"
+    )
+    assert found.code == 0, found.stderr
+    results = json.loads(found.stdout)
+    assert results["bleu"] == pytest.approx(100)
+    assert results["chrf"] == pytest.approx(100)
+    assert "tok:13a" in results["bleu_signature"]

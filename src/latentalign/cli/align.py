@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from latentalign.translation.align import PairAlignment
+    from latentalign.translation.links import Links
 
 
 def align(
@@ -139,7 +140,7 @@ def aer(
         print("  ".join(f"{name} {value}" for name, value in counts.items()))
 
 
-def _check_against_sentences(files: dict, source: Path, target: Path) -> None:
+def _check_against_sentences(files: "dict[Path, list[Links]]", source: Path, target: Path) -> None:
     from latentalign.translation.config import PairFiles
     from latentalign.translation.corpus import read_pairs
     from latentalign.translation.links import check_links

@@ -89,7 +89,7 @@ def _translate_all(
 
     lines, live = (read_lines(source), False) if source is not None else _standard_input()
     place = "standard input" if source is None else str(source)
-    longest = run.config.data.max_length
+    longest: int = run.config.data.max_length  # type: ignore[attr-defined]
     number = 0
     for window in windows(lines, WINDOW * translator.batch_size, live=live):
         _warn_of_long_lines(translator, window, longest, f"{place}, line", number)

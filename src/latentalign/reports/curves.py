@@ -72,8 +72,11 @@ def _series(
 ) -> dict[str, tuple[list[float], list[float]]]:
     found = {}
     for run, records in runs.items():
-        points = [(record["epoch"], _value(record, name)) for record in records]
-        points = [(epoch, value) for epoch, value in points if value is not None]
+        points = [
+            (float(record["epoch"]), value)
+            for record in records
+            if (value := _value(record, name)) is not None
+        ]
         if points:
             found[run] = ([epoch for epoch, _ in points], [value for _, value in points])
     return found

@@ -16,7 +16,8 @@ from latentalign.translation.translate import Translator
 
 def score_texts(translations: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """BLEU (0 to 100) of detokenised text with its signature, and chrF."""
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(), CHRF()
     found = bleu.corpus_score(list(translations), [list(references)])

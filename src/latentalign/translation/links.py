@@ -33,7 +33,9 @@ class Links:
 
 def parse_links(line: str, *, place: str) -> Links:
     """Read a line of Pharaoh links; `place` (file and line) goes into the error."""
-    sure, possible, probs = set(), set(), {}
+    sure: set[Link] = set()
+    possible: set[Link] = set()
+    probs: dict[Link, float] = {}
     for item in line.split("\t", 1)[0].split():
         match = _LINK.fullmatch(item)
         if match is None:

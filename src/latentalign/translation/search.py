@@ -283,12 +283,9 @@ def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tenso
 
 
 def block_maxima(values: Tensor) -> Tensor:
-    """Largest value of every block of columns: [A,W,V] -> [A,W,C]."""
-    vocabulary = values.shape[2]
-    whole, blocks = vocabulary // BLOCK, -(-vocabulary // BLOCK)
-    maxima = values.new_empty(*values.shape[:2], blocks)
-    if whole:
-        maxima[:, :, :whole] = values[:, :, : whole * BLOCK].unflatten(2, (whole, BLOCK)).amax(3)
-    if whole < blocks:
-        maxima[:, :, whole] = values[:, :, whole * BLOCK :].amax(2)
-    return maxima
+    """Largest value of every block of columns: […,V] -> […,C]."""
+    whole = values.shape[-1] // BLOCK * BLOCK
+    parts = [values[..., :whole].reshape(*values.shape[:-1], -1, BLOCK).amax(-1)] if whole else []
+    if whole < values.shape[-1]:
+        parts.append(values[..., whole:].amax(-1, keepdim=True))
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
