@@ -55,6 +55,7 @@ def reproduce(
     from latentalign.reports.study import describe_plan
     from latentalign.reports.study import reproduce as run_study
     from latentalign.reports.testsets import default_recipe, locate
+    from latentalign.training.stopping import TrainingStopped
 
     if jobs < 0:
         raise UserError(f"--jobs {jobs}: expected 0 or more; one for each free core")
@@ -77,7 +78,11 @@ def reproduce(
     if dry_run:
         print("\n".join(describe_plan(study, grid_settings)))
         return
-    content = run_study(study, grid_settings, out=out, jobs=jobs, say=_say)
+    try:
+        content = run_study(study, grid_settings, out=out, jobs=jobs, say=_say)
+    except TrainingStopped as error:
+        print(f"latentalign: {error}", file=sys.stderr)
+        raise SystemExit(error.code) from None
     if json_output:
         print(json.dumps(content, ensure_ascii=False))
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
+from latentalign.training.stopping import TrainingStopped
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 POLL_SECONDS = 0.2
@@ -25,8 +26,10 @@ class Job:
     needs: tuple[str, ...] = ()
 
 
-class Interrupted(UserError):
+class Interrupted(TrainingStopped):
     """A signal came while jobs were running; they saved their state."""
+
+    code = 75
 
 
 def run_here(jobs: Sequence[Job], work: Callable[[Job], None], say: Callable[[str], None]) -> None:

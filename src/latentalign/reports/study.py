@@ -147,9 +147,9 @@ def plan_jobs(grid: Grid, study: Study, cells: list[Cell]) -> tuple[list[Job], d
     return list(jobs.values()), parts
 
 
-def do_job(grid: Grid, study: Study, part: Cell | Warmup) -> None:
+def do_job(grid: Grid, study: Study, part: Cell | Warmup, *, echo: bool = False) -> None:
     """Train a warm-up, or train and measure a cell; its row is on disk when this returns."""
-    folder = grid.train(part)
+    folder = grid.train(part, echo=echo)
     if isinstance(part, Cell):
         grid.remember(part, study.name, lambda: dict(study.measure(grid, part, folder)))
 

@@ -17,7 +17,7 @@ def work(settings: Settings, study: str, job: str) -> None:
     """Do one job by its name."""
     specs, studies = find_task_studies(settings.task)
     grid = Grid(settings, specs)
-    do_job(grid, studies[study], find_part(grid, job))
+    do_job(grid, studies[study], find_part(grid, job), echo=True)  # into the job's log
 
 
 def find_part(grid: Grid, name: str) -> Cell | Warmup:
