@@ -1,4 +1,4 @@
-"""Time and peak memory of a function in a process of its own, so that one measurement cannot colour the next."""
+"""Time and peak memory of a function, in a process of its own so that no measurement colours the next."""
 
 import json
 import multiprocessing
@@ -36,7 +36,7 @@ def _child(
 def measure(
     make: Callable[..., Callable[[], Any]], *, rounds: int = 5, threads: int = 2, **arguments: Any
 ) -> dict[str, float]:
-    """Median seconds of a call and the memory it needs beyond its inputs. `make(**arguments)` returns the call."""
+    """Median seconds of a call and its memory beyond its inputs. `make(**arguments)` returns the call."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(make, arguments, rounds, threads, sender))

@@ -1,4 +1,4 @@
-"""Time and memory of one forward and backward pass of each objective, relative to soft attention in the same run.
+"""Time and memory of one forward and backward pass of each objective, relative to soft in the same run.
 
 make bench-objectives            # or: python -m benchmarks.objectives --json bench-results/objectives.json
 """
@@ -12,7 +12,14 @@ import torch
 from torch import nn
 
 from benchmarks.measure import measure, report
-from latentalign.alignment import Additive, Categorical, ContextLikelihood, General, build_objective
+from latentalign.alignment import (
+    Additive,
+    Categorical,
+    ContextLikelihood,
+    General,
+    SoftmaxHead,
+    build_objective,
+)
 
 BATCH, STEPS, FEATURES, VOCABULARY = 32, 25, 256, 10_000
 
@@ -36,7 +43,7 @@ OBJECTIVES: dict[str, Any] = {
 
 
 class Bench(nn.Module):
-    """Attention with an MLP likelihood and a bilinear posterior over given states: the part objectives differ in."""
+    """Attention with an MLP likelihood and a bilinear posterior over given states: where objectives differ."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +55,7 @@ class Bench(nn.Module):
 
 
 def make(objective: Any, positions: int) -> Callable[[], None]:
-    """A call of one forward and backward pass. Scores are scaled so that alignments are as sharp as trained ones."""
+    """A call of one forward and backward pass, with scores scaled so that alignments are as sharp as trained ones."""
     torch.manual_seed(0)
     chosen = build_objective(objective)
     bench = Bench()
@@ -60,7 +67,7 @@ def make(objective: Any, positions: int) -> Callable[[], None]:
     def run() -> None:
         prior = Categorical.from_scores(8 * bench.score(queries, memory))
         f = ContextLikelihood(
-            lambda context, query: bench.output(torch.tanh(context + query)),
+            SoftmaxHead(bench.output),
             bench.from_memory(memory),
             bench.from_query(queries),
             targets,
@@ -100,10 +107,8 @@ def main() -> None:
                 "memory_to_soft": result["extra_mib"] / soft["extra_mib"],
             }
             rows.append(row)
-            print(
-                f"{name:26} {positions:4d} {row['time_to_soft']:12.2f} {row['extra_mib']:10.0f} {row['memory_to_soft']:7.2f}",
-                flush=True,
-            )
+            ratios = f"{row['time_to_soft']:12.2f} {row['extra_mib']:10.0f} {row['memory_to_soft']:7.2f}"
+            print(f"{name:26} {positions:4d} {ratios}", flush=True)
     by = {(row["objective"], row["S"]): row for row in rows}
     goals = {
         "variational, 1 sample: time / soft (goal <= 2.2)": by["variational, 1 sample", 25]["time_to_soft"],
