@@ -67,8 +67,8 @@ def made_up_run(folder: Path) -> Path:
 class Server:
     """`latentalign serve` as a process."""
 
-    def __init__(self, run: Path, *, batch: int, threads: int) -> None:
-        command = [sys.executable, "-m", "latentalign", "serve", str(run), "--port", "0"]
+    def __init__(self, runs: list[Path], *, batch: int, threads: int) -> None:
+        command = [sys.executable, "-m", "latentalign", "serve", *map(str, runs), "--port", "0"]
         command += ["--batch", str(batch), "--threads", str(threads)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
@@ -86,7 +86,7 @@ class Server:
         return self.process.wait(60)
 
 
-def sentences(run: Path | None, count: int = 500) -> list[str]:
+def sentences(count: int = 500) -> list[str]:
     """Sentences of five to fifteen words, the same every time."""
     rng = random.Random(7)
     return [" ".join(rng.choices(WORDS, k=rng.randint(5, 15))) + " ." for _ in range(count)]
@@ -137,9 +137,9 @@ async def _load(address: str, texts: list[str], clients: int, seconds: float) ->
 
 def measure(run: Path, *, batch: int, clients: int, seconds: float, threads: int) -> dict[str, Any]:
     """Load one server; errors other than 503 are a failure of the benchmark."""
-    server = Server(run, batch=batch, threads=threads)
+    server = Server([run], batch=batch, threads=threads)
     try:
-        found = asyncio.run(_load(server.address, sentences(run), clients, seconds))
+        found = asyncio.run(_load(server.address, sentences(), clients, seconds))
     finally:
         code = server.stop()
     if code != 0 or set(found["answers"]) - {"200", "503"}:

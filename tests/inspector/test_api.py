@@ -164,7 +164,7 @@ def test_what_is_served(site):
     ]  # fmt: skip
     assert [run["inference"] for run in found["runs"][:3]] == ["exact", "soft", "sample:20"]
     assert found["limits"]["sentences"] == 64
-    assert site.client.get("healthz").json() == {"status": "ok", "waiting": 0}
+    assert site.client.get("healthz").json() == {"status": "ok", "computing": 0, "waiting": 0}
 
 
 @pytest.mark.parametrize(

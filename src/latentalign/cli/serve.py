@@ -59,4 +59,9 @@ def serve(
     listener = listen(host, port)
     names = ", ".join(f"{one.name} ({one.task})" for one in loaded)
     address = address_of(listener)
-    run_server(app, listener, ready=lambda: print(f"{names} at {address} (stop with Ctrl-C)", flush=True))
+    run_server(
+        app,
+        listener,
+        ready=lambda: print(f"{names} at {address} (stop with Ctrl-C)", flush=True),
+        time_limit=time_limit,
+    )

@@ -71,6 +71,7 @@ class MicroBatcher:
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self.computing = 0  # items under way
         self._seconds_per_item = 0.05  # a guess until something has been measured
         self._thread = threading.Thread(target=self._work, name="latentalign-model", daemon=True)
         self._thread.start()
@@ -125,6 +126,7 @@ class MicroBatcher:
             jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
             if jobs:
                 self._compute(jobs)
+                self.computing = 0
 
     def _take(self) -> list[Job]:
         """The oldest job, and as many of its kind as a batch holds."""
@@ -143,6 +145,7 @@ class MicroBatcher:
     def _compute(self, jobs: list[Job]) -> None:
         started = time.monotonic()
         items = [item for job in jobs for item in job.items]
+        self.computing = len(items)
         # a batch is worth computing as long as anybody waits for it
         self.deadline.at = max(job.deadline for job in jobs)
         try:

@@ -55,6 +55,9 @@ class Guard:
             await self._answer(scope, receive, response)
         except Refused as refused:
             await response.refuse(refused)
+        except asyncio.CancelledError:  # a second signal: the server does not wait any longer
+            await response.refuse(Refused(UNAVAILABLE, "the server is stopping", retry_after=60))
+            raise
         except Exception as error:
             log_failure(error)
             if response.status is None:

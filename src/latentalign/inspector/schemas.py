@@ -273,6 +273,7 @@ class RunsResponse(BaseModel):
 
 class Health(BaseModel):
     status: Literal["ok"]
+    computing: Annotated[int, Field(description="Sentences that the model works on.")]
     waiting: Annotated[int, Field(description="Sentences in the queue.")]
 
 

@@ -1,6 +1,7 @@
 """Listen, say where, and stop in order."""
 
 import logging
+import math
 import signal
 import socket
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from fastapi import FastAPI
 from latentalign.errors import UserError
 from latentalign.inspector.guard import LOOPBACK
 
-GRACE = 10  # seconds that running requests have when the server is told to stop
+MARGIN = (
+    5  # seconds beyond the time limit of a request that the server waits for them when it is told to stop
+)
 
 
 def is_loopback(host: str) -> bool:
@@ -52,15 +55,20 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
-def run_server(app: FastAPI, listener: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM: no new connections then, running requests are finished."""
+def run_server(
+    app: FastAPI, listener: socket.socket, *, ready: Callable[[], None], time_limit: float
+) -> None:
+    """Serve until SIGINT or SIGTERM: no new connections then, running requests are finished.
+
+    A second signal does not wait for them.
+    """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=math.ceil(time_limit) + MARGIN,
         timeout_keep_alive=15,
     )
     # uvicorn hands the signal on when it is done; being stopped is how a server ends, not an error

@@ -41,7 +41,7 @@ const EXAMPLES = {
   AlignRequest: { pairs: [{ source: "Ein Hund bellt .", target: "A dog barks ." }], scores: true },
   ScoreRequest: { pairs: [{ source: "Ein Hund bellt .", target: "A dog barks ." }] },
   NextRequest: { source: "Ein Hund bellt .", prefix: "A", inferences: ["exact", "kmax:2"] },
-  AnswerRequest: { question: "Where is Mary?", story: ["Mary went to the kitchen."] },
+  AnswerRequest: { question: "Where is Ada?", story: ["Ada walked to the attic."] },
 };
 
 function operation(found, path, method, described) {

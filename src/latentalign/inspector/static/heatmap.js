@@ -15,7 +15,7 @@ function cellSize(columns, space) {
 
 // options: title, rows, columns, matrix, entropy, palette, marks (rows to point out), space (pixels across)
 export function heatmap({ title, rows, columns, matrix, entropy, palette = shown(), marks = new Set(), space = 0 }) {
-  const left = Math.max(...rows.map((word) => textWidth(shorten(word), LABEL)), 30) + 22;
+  const left = Math.max(...rows.map((word) => textWidth(shorten(word), LABEL)), 30) + 30;
   const cell = cellSize(columns.length, space - left - ENTROPY - 44);
   const longest = Math.max(...columns.map((word) => textWidth(shorten(word), LABEL)), 20);
   const top = 30 + longest * 0.82 + 8;

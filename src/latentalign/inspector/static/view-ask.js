@@ -29,7 +29,7 @@ export function askView(page) {
     }
   };
   const text = (name, rows, placeholder) => sentence(state[name], { name, rows, placeholder, onsubmit: go, oninput: (value) => set({ [name]: value }) });
-  const story = h("textarea", { rows: 6, name: "story", dir: "auto", spellcheck: "false", placeholder: "Mary went to the kitchen.\nJohn moved to the garden.", oninput: () => set({ story: story.value }) });
+  const story = h("textarea", { rows: 6, name: "story", dir: "auto", spellcheck: "false", placeholder: "Ada walked to the attic.\nBoris went to the market.", oninput: () => set({ story: story.value }) });
   story.value = state.story;
   const modes = [["", `as usual (${run.inference})`], ...run.inferences.map((mode) => [mode, label(mode)])];
   const form = h(
@@ -38,7 +38,7 @@ export function askView(page) {
     h("div", { class: "two" },
       memory ? field("Story", story, "One fact a line.") : chooseImage(page, run),
       h("div", {},
-        field("Question", text("question", 2, memory ? "Where is Mary?" : "What colour is the circle?")),
+        field("Question", text("question", 2, memory ? "Where is Ada?" : "What colour is the circle?")),
         field("Answer, if you know it", text("answer", 1, "shows where the posterior looks")))),
     h("div", { class: "controls" },
       runs.length > 1 && field("Run", select(runs.map((one) => [one.name, one.name]), run.name, (name) => { set({ run: name }); page.draw(); })),
