@@ -1,0 +1,291 @@
+"""WMT-17 at the paper's scale on 1, 8 and 64 devices: measured pieces, a stated model of their sum.
+
+python -m benchmarks.scale                      # measures here, prints the tables of docs/scale.md
+python -m benchmarks.scale --measured bench-results/scale.json      # prints them from figures measured before
+
+Measured: the parameters of the model of the recipe wmt17-en-de (so the bytes of a gradient), the time of a training
+step against its number of target tokens, and the time of an all-reduce of such a gradient between two processes.
+Assumed: what is in `Assumptions`, nothing else.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, multiprocessing
+
+from benchmarks.measure import report
+from latentalign.alignment import build_objective
+from latentalign.training.recipes import load_recipe
+from latentalign.translation.dataset import Batch
+from latentalign.translation.model import TranslationModel
+
+DEVICES = (1, 8, 64)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What is not measured here."""
+
+    pairs: int = 4_500_000
+    target_tokens_a_pair: float = 29.0  # 32k joint BPE, end of sentence included
+    epochs: int = 10
+    vocabulary: int = 32_000
+    length: int = 29  # of source and target in the measured batches
+    gpu_tflops: float = 12.0  # sustained in LSTM training, fp32/TF32, of a data-centre GPU
+    overlap: float = 0.5  # of the all-reduce that hides behind the backward pass
+    latency: float = 30e-6  # seconds a message
+
+
+@dataclass(frozen=True)
+class Network:
+    """A link between devices."""
+
+    name: str
+    gigabytes: float  # a second, in each direction
+
+
+NETWORKS = (
+    Network("1 Gbit/s Ethernet", 0.118),
+    Network("10 Gbit/s Ethernet", 1.18),
+    Network("100 Gbit/s InfiniBand", 11.8),
+    Network("NVLink within a machine", 150.0),
+)
+
+
+def build(assumptions: Assumptions, objective: Any, *, input_feeding: bool) -> tuple[TranslationModel, Any]:
+    """The recipe's model for that vocabulary, with the objective."""
+    config = load_recipe("wmt17-en-de").model.model_copy(update={"input_feeding": input_feeding})
+    chosen = build_objective(objective)
+    size = assumptions.vocabulary
+    model = TranslationModel(
+        config,  # type: ignore[arg-type]
+        source_size=size,
+        target_size=size,
+        needs_posterior=chosen.needs_posterior,
+    )
+    return model, chosen
+
+
+def random_batch(sentences: int, assumptions: Assumptions) -> Batch:
+    """Sentences of one length: no padding, so tokens are sentences × length."""
+    shape = (sentences, assumptions.length)
+    source, target = (torch.randint(4, assumptions.vocabulary, shape) for _ in range(2))
+    mask = torch.ones(shape, dtype=torch.bool)
+    return Batch(source, mask, target, mask)
+
+
+def step_seconds(model: TranslationModel, objective: Any, batch: Batch, rounds: int) -> dict[str, float]:
+    """Median processor seconds of the parts of a step, on the threads torch has."""
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    parts: dict[str, list[float]] = {"gradient": [], "update": []}
+    for number in range(rounds + 1):
+        started = time.perf_counter()
+        problem = model.problem(batch, with_posterior=objective.needs_posterior)
+        bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
+        (-bound.surrogate.mean()).backward()
+        middle = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if number:  # the first round allocates
+            parts["gradient"].append(middle - started)
+            parts["update"].append(time.perf_counter() - middle)
+    return {name: statistics.median(times) for name, times in parts.items()}
+
+
+def multiply_adds_a_token(model: TranslationModel) -> float:
+    """Weights that a target token is multiplied with: all but the word vectors, which are looked up.
+
+    The encoder's weights meet source tokens, of which there are about as many.
+    """
+    looked_up = model.source_embedding.weight.numel() + model.target_embedding.weight.numel()
+    return float(sum(parameter.numel() for parameter in model.parameters()) - looked_up)
+
+
+def measure_steps(assumptions: Assumptions, rounds: int) -> dict[str, Any]:
+    """Step times of the objectives at two sizes of a batch: a fixed part and a part for each token."""
+    reinforce = {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}}
+    found: dict[str, Any] = {}
+    for name, objective, feeding in (
+        ("soft", "soft", True),
+        ("variational", reinforce, True),
+        ("variational without input feeding", reinforce, False),
+    ):
+        model, chosen = build(assumptions, objective, input_feeding=feeding)
+        times = {}
+        for sentences in (4, 16):
+            batch = random_batch(sentences, assumptions)
+            times[sentences * assumptions.length] = step_seconds(model, chosen, batch, rounds)
+        few, many = sorted(times)
+        slope = (times[many]["gradient"] - times[few]["gradient"]) / (many - few)
+        found[name] = {
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "theta": sum(parameter.numel() for parameter in model.theta()),
+            "phi": sum(parameter.numel() for parameter in model.phi()),
+            "seconds": {str(tokens): parts for tokens, parts in times.items()},
+            "seconds_a_token": slope,
+            "seconds_fixed": max(times[few]["gradient"] - slope * few, 0.0) + times[many]["update"],
+            "multiply_adds_a_token": multiply_adds_a_token(model),
+        }
+        print(f"measured {name}: {1e3 * slope:.2f} ms a target token", file=sys.stderr)
+        del model
+    return found
+
+
+def _reduce(rank: int, port: int, count: int, rounds: int, pipe: Any) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", rank=rank, world_size=2)
+    tensor = torch.ones(count)
+    times = []
+    for _ in range(rounds + 1):
+        distributed.barrier()
+        started = time.perf_counter()
+        distributed.all_reduce(tensor)
+        times.append(time.perf_counter() - started)
+        tensor.fill_(1.0)
+    if rank == 0:
+        pipe.send(statistics.median(times[1:]))
+    distributed.destroy_process_group()
+
+
+def measure_all_reduce(count: int, rounds: int) -> float:
+    """Seconds for an all-reduce of that many numbers between two processes of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    processes = [
+        context.Process(target=_reduce, args=(rank, port, count, rounds, sender)) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    seconds: float = receiver.recv()
+    for process in processes:
+        process.join()
+    return seconds
+
+
+def all_reduce_seconds(
+    count: int, devices: int, network: Network, assumptions: Assumptions, size: int = 4
+) -> float:
+    """A ring: every device sends 2 (n−1)/n of the message in 2 (n−1) pieces."""
+    if devices == 1:
+        return 0.0
+    share = 2 * (devices - 1) / devices
+    return share * count * size / (network.gigabytes * 1e9) + 2 * (devices - 1) * assumptions.latency
+
+
+def step_model(
+    measured: dict[str, Any],
+    tokens: float,
+    devices: int,
+    network: Network,
+    assumptions: Assumptions,
+    device: str,
+) -> dict[str, float]:
+    """Seconds of a step whose global batch has that many target tokens."""
+    share = tokens / devices
+    if device == "cpu":
+        compute = measured["seconds_fixed"] + measured["seconds_a_token"] * share
+    else:  # 2 operations a multiply-add; the backward pass costs twice the forward pass
+        compute = 6 * measured["multiply_adds_a_token"] * share / (assumptions.gpu_tflops * 1e12)
+    reduce = all_reduce_seconds(measured["parameters"], devices, network, assumptions)
+    visible = max(reduce - assumptions.overlap * compute, reduce * (1 - assumptions.overlap))
+    return {"compute": compute, "reduce": reduce, "step": compute + visible}
+
+
+def days(seconds_a_step: float, tokens: float, assumptions: Assumptions) -> float:
+    """Of the whole training."""
+    steps = assumptions.epochs * assumptions.pairs * assumptions.target_tokens_a_pair / tokens
+    return steps * seconds_a_step / 86_400
+
+
+def break_even(
+    measured: dict[str, Any], network: Network, assumptions: Assumptions, device: str, devices: int
+) -> float:
+    """Target tokens on each device at which computing takes as long as the all-reduce."""
+    reduce = all_reduce_seconds(measured["parameters"], devices, network, assumptions)
+    if device == "cpu":
+        return max(reduce - measured["seconds_fixed"], 0.0) / measured["seconds_a_token"]
+    return reduce * assumptions.gpu_tflops * 1e12 / (6 * measured["multiply_adds_a_token"])
+
+
+def tables(figures: dict[str, Any], assumptions: Assumptions) -> str:
+    """The tables of docs/scale.md."""
+    measured = figures["steps"]["variational"]
+    lines = []
+    for device, tokens in (("cpu", 3_000), ("gpu", 3_000), ("gpu", 24_000)):
+        title = (
+            "this machine" if device == "cpu" else f"a GPU of {assumptions.gpu_tflops:g} TFLOP/s sustained"
+        )
+        lines += [
+            "",
+            f"Device: {title}; global batch {tokens:,} target tokens.",
+            "",
+            "| network | "
+            + " | ".join(f"{n} device{'s' * (n > 1)}" for n in DEVICES)
+            + " | tokens a device to break even at 8 |",
+            "|---|" + "---|" * (len(DEVICES) + 1),
+        ]
+        for network in NETWORKS:
+            cells = []
+            for devices in DEVICES:
+                parts = step_model(measured, tokens, devices, network, assumptions, device)
+                whole = days(parts["step"], tokens, assumptions)
+                cells.append(f"{_time(whole)}, {100 * parts['compute'] / parts['step']:.0f} % computing")
+            even = break_even(measured, network, assumptions, device, 8)
+            lines.append(f"| {network.name} | " + " | ".join(cells) + f" | {even:,.0f} |")
+    return "\n".join(lines)
+
+
+def _time(value: float) -> str:
+    return (
+        f"{value:,.0f} days" if value >= 10 else f"{value:.1f} days" if value >= 1 else f"{24 * value:.1f} h"
+    )
+
+
+def main() -> None:
+    """Measure or read, then print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--measured", type=Path, help="figures of an earlier run")
+    parser.add_argument("--json", type=Path, default=Path("bench-results/scale.json"))
+    options = parser.parse_args()
+    assumptions = Assumptions()
+    if options.measured is not None:
+        figures = json.loads(options.measured.read_text(encoding="utf-8"))
+    else:
+        torch.set_num_threads(options.threads)
+        steps = measure_steps(assumptions, options.rounds)
+        count = steps["variational"]["parameters"]
+        figures = {
+            "threads": options.threads,
+            "steps": steps,
+            "all_reduce": measure_all_reduce(count, options.rounds),
+        }
+        report("scale", {**figures, "assumptions": asdict(assumptions)}, options.json)
+    size = figures["steps"]["variational"]["parameters"] * 4 / 1e6
+    print(f"gradient {size:,.0f} MB; all-reduce between two processes here {figures['all_reduce']:.3f} s")
+    for name, found in figures["steps"].items():
+        print(
+            f"{name}: {1e3 * found['seconds_a_token']:.2f} ms a token + {1e3 * found['seconds_fixed']:.0f} ms a step"
+        )
+    print(tables(figures, assumptions))
+
+
+if __name__ == "__main__":
+    main()
