@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo inspect test test-slow check lint types docs format bench-objectives bench-distributed \
+.PHONY: demo inspect browser test test-slow check lint types docs format bench-objectives bench-distributed \
         bench-server lock clean
 
 demo: $(READY)
@@ -17,6 +17,10 @@ inspect: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# the page is tested in Debian's chromium; without it those tests are skipped
+browser:
+	apt-get update -qq && apt-get install -y -qq chromium
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow --timeout 3600

@@ -13,9 +13,10 @@ from tests.inspector.serving import PATIENCE
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here; as root on Debian: apt-get install chromium (or make browser)"
-)
+pytestmark = [
+    pytest.mark.slow,  # a browser on a busy machine takes its time
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; as root on Debian: make browser"),
+]
 SOURCE, TARGET = "das Haus am See", "the house at the lake"
 LONG = " ".join(f"wort{number}" for number in range(60))
 HEBREW = "הכלב הקטן רץ"
