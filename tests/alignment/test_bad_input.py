@@ -58,7 +58,7 @@ CHOICES: dict[str, Mistake] = {
     "no samples, pathwise": (lambda: Pathwise(samples=-2), ConfigError, ["samples", "at least 1", "-2"]),
     "no samples, rws": (lambda: ReweightedWakeSleep(samples=0), ConfigError, ["samples", "at least 1", "0"]),
     "one sample, vimco": (lambda: Vimco(samples=1), ConfigError, ["samples", "at least 2", "1", "two"]),
-    "half a sample": (lambda: Reinforce(samples=0.5), ConfigError, ["samples", "whole number", "0.5"]),
+    "a sample and a half": (lambda: Reinforce(samples=1.5), ConfigError, ["samples", "whole number", "1.5"]),
     "sample(0)": (lambda: PRIOR.sample(0), ConfigError, ["samples", "at least 1", "0"]),
     "relaxed_sample(0)": (lambda: PRIOR.relaxed_sample(0, 1.0), ConfigError, ["samples", "at least 1", "0"]),
     "rsample(0)": (lambda: RELAXED.rsample(0), ConfigError, ["samples", "at least 1", "0"]),
