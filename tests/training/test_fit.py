@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,15 @@ def test_a_mistake_in_the_data_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     run(tmp_path / "run", training={"epochs": 0.1})
+
+
+def test_what_a_killed_process_left_beside_the_run_is_swept_away(tmp_path: Path) -> None:
+    left = tmp_path / ".run.4194305.abc.part"  # no process has a number this high
+    alive = tmp_path / f".run.{os.getpid()}.abc.part"
+    other = tmp_path / ".other.4194305.abc.part"
+    for path in (left, alive, other):
+        path.mkdir()
+    run(tmp_path / "run", training={"epochs": 0.1})
+    assert not left.exists()
+    assert alive.exists()
+    assert other.exists()

@@ -116,6 +116,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_skipped(
     log = (tmp_path / "run" / "log.txt").read_text()
     assert f"checkpoint {newest.name} is damaged" in log
     assert f"resumed from {before.name}" in log
+    assert newest.with_name(f"{newest.name}.damaged").is_file()
     assert same_training(tmp_path / "run", whole)
 
 

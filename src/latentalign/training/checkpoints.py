@@ -91,6 +91,14 @@ def newest_good(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str,
     return None
 
 
+def set_aside_after(run: Path, good: Path | None) -> None:
+    """Rename checkpoints that are newer than the good one, so that they do not count as the newest any more."""
+    for _, path in list_checkpoints(run):
+        if path == good:
+            return
+        path.rename(path.with_name(f"{path.name}.damaged"))
+
+
 def checkpoint_path(run: Path, step: int) -> Path:
     """Where lightning is told to save; the checksum joins the name on the way to the disk."""
     return run / FOLDER / f"step-{step:09d}.ckpt"

@@ -83,7 +83,6 @@ def train(
         module = _build_module(recipe, schedule, opened, world, log)
         supervisor = _build_supervisor(recipe, folder, opened, world, log)
         _run(module, supervisor, opened)
-        log(f"done: {module.step} steps, best at step {supervisor.learning.best_step}; {folder / MODEL}")
     return Trained(
         folder=folder,
         steps=module.step,
@@ -142,6 +141,8 @@ def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> Non
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
             )
+        best_step = supervisor.learning.best_step
+        supervisor.say(f"done: {module.step} steps, best at step {best_step}; {folder / MODEL}")
     except TrainingStopped as error:
         if isinstance(error, NonFinite):
             name_the_batch(error, opened.prepared.train, folder)

@@ -2,6 +2,8 @@
 
 import filecmp
 import json
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -45,7 +47,8 @@ def begin(recipe: Recipe, folder: Path, *, log: Callable[[str], None], world_siz
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+        _sweep(folder)
+        draft = _beside(folder, ".part")
     except OSError as error:
         raise UserError(f"--out {folder}: cannot be made ({error.strerror}); choose another folder") from None
     try:
@@ -55,7 +58,7 @@ def begin(recipe: Recipe, folder: Path, *, log: Callable[[str], None], world_siz
         write_atomic(draft / "environment.json", json.dumps([facts], indent=2) + "\n")
         draft.chmod(0o755)
         if folder.is_dir() and any(folder.iterdir()):
-            old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".old"))
+            old = _beside(folder, ".old")
             folder.rename(old / folder.name)
             draft.rename(folder)
             shutil.rmtree(old)
@@ -67,6 +70,20 @@ def begin(recipe: Recipe, folder: Path, *, log: Callable[[str], None], world_siz
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return prepared
+
+
+def _beside(folder: Path, suffix: str) -> Path:
+    """A hidden folder beside the run that carries the number of this process."""
+    return Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.{os.getpid()}.", suffix=suffix))
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed here left beside the run."""
+    pattern = re.compile(rf"\.{re.escape(folder.name)}\.(\d+)\.\w+\.(part|old)")
+    for path in folder.parent.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not Path(f"/proc/{match[1]}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def prepare(recipe: Recipe, folder: Path, log: Callable[[str], None]) -> Any:

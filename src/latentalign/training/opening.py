@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.training.checkpoints import newest_good
+from latentalign.training.checkpoints import newest_good, set_aside_after
 from latentalign.training.config import TrainingConfig
 from latentalign.training.distributed import World, agree
 from latentalign.training.folders import begin, check_free, note_environment, prepare_again
@@ -62,6 +62,10 @@ def open_run(
         raise UserError(word["problem"])
     if opened is None:
         checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
+        if not folder.is_dir():
+            raise UserError(
+                f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
+            )
         prepared = stack.enter_context(prepare_again(recipe, folder, log))
         opened = Opened(prepared, checkpoint, word["is_complete"])
     return opened
@@ -81,6 +85,7 @@ def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: Ex
     before = load_config(folder)  # a folder that is not a run is refused before anything is written into it
     log.open(folder / "log.txt")
     good = newest_good(folder, log)
+    set_aside_after(folder, good[0] if good else None)
     prepared = stack.enter_context(prepare_again(recipe, folder, log))
     if differences := note_environment(recipe, folder, world.size):
         log(f"conditions differ from the run's beginning ({', '.join(differences)}): expect other rounding")
