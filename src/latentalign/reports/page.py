@@ -62,7 +62,8 @@ def _listed(claims: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for claim in claims:
         left, right = (f"{value:.2f}" for value in claim["ours"])
-        lines.append(f"- {claim['claim']} (here {left} and {right})")
+        doubt = ", within what seeds differ by" if claim["clear"] is False else ""
+        lines.append(f"- {claim['claim']} (here {left} and {right}{doubt})")
     return "\n".join(lines) + "\n"
 
 

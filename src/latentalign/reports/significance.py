@@ -35,8 +35,8 @@ def paired_bootstrap(
             "difference": round(float(result.score - first.score), 2),
             "mean": round(float(result.mean), 2),
             "interval": round(float(result.ci), 2),
-            # equal outputs tie in every sample, which sacrebleu would call a difference
-            "p": 1.0 if list(systems[name]) == list(baseline) else round(float(result.p_value), 4),
+            # where scores are equal nothing is to be explained, though ties make sacrebleu call it a difference
+            "p": 1.0 if result.score == first.score else round(float(result.p_value), 4),
             "samples": samples,
         }
         for name, result in zip(systems, others, strict=True)
