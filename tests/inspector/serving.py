@@ -1,6 +1,8 @@
 """A real server in a thread of the test, and a client for it."""
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
+from latentalign.inspector.batching import Job
 from latentalign.inspector.desk import Desk
 from latentalign.inspector.server import address_of, listen
 
@@ -64,3 +67,27 @@ def assert_refused(answer: httpx.Response, status: int, *parts: str) -> dict:
     for part in parts:
         assert part in error["message"]
     return error
+
+
+class Blocked:
+    """The model's thread, kept busy until told otherwise."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.free = threading.Event()
+        begun = threading.Event()
+
+        def wait(items: list[int]) -> list[int]:
+            begun.set()
+            self.free.wait(PATIENCE)
+            return items
+
+        self.future = desk.batcher.submit(Job(object(), [1], wait, math.inf))
+        assert begun.wait(PATIENCE)
+
+    def wait_for(self, count: int) -> None:
+        """Until that many sentences queue."""
+        deadline = time.monotonic() + PATIENCE
+        while self.desk.batcher.waiting < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -3,13 +3,15 @@
 import json
 import threading
 
+import httpx
 import pytest
 
+from latentalign.inspector import computing
 from latentalign.training.runs import load_run
 from latentalign.training.translators import aligner_for, translator_for
 from latentalign.translation.search import SearchOptions
 from tests.cli.command import latentalign
-from tests.inspector.serving import assert_refused
+from tests.inspector.serving import PATIENCE, Blocked, assert_refused
 from tests.translation.tiny import SENTENCES, TARGETS
 
 QUICK = {"beam": 3, "max_length_factor": 0.5}
@@ -97,27 +99,47 @@ def test_scores_by_inference_are_those_of_evaluate(site, folders, files, inferen
     assert -sum(one["log_prob"] for one in found) / pieces == pytest.approx(expected["nll"], rel=1e-9)
 
 
-def test_together_or_alone_the_answers_agree(site):
-    """Requests of many clients at once, computed in batches, against the same ones after another."""
-    alone = [site.asked("api/translate", sentences=[text], **QUICK)["results"][0] for text in SENTENCES]
-    asked = [0, 1, 2, 3, 4] * 4
-    answers: list[dict | None] = [None] * len(asked)
+def all_at_once(site, texts, **options):
+    """Answers to a request for every text, all of which wait until the model is free."""
+    answers: list[dict | None] = [None] * len(texts)
+    blocked = Blocked(site.desk)
 
     def client(place: int) -> None:
-        answers[place] = site.asked("api/translate", sentences=[SENTENCES[asked[place]]], **QUICK)["results"][
-            0
-        ]
+        answer = httpx.post(
+            f"{site.address}api/translate", json={"sentences": [texts[place]], **options}, timeout=PATIENCE
+        )
+        answers[place] = answer.json()["results"][0]["translations"][0]
 
-    threads = [threading.Thread(target=client, args=(place,)) for place in range(len(asked))]
+    threads = [threading.Thread(target=client, args=(place,)) for place in range(len(texts))]
     for thread in threads:
         thread.start()
+    blocked.wait_for(len(texts))
+    blocked.free.set()
     for thread in threads:
-        thread.join()
-    for number, answer in zip(asked, answers, strict=True):
-        assert answer is not None
-        before, now = alone[number]["translations"][0], answer["translations"][0]
+        thread.join(PATIENCE)
+    return answers
+
+
+def test_together_or_alone_the_answers_agree(site, monkeypatch):
+    sizes = []
+    compute = computing.translate
+    monkeypatch.setattr(
+        computing,
+        "translate",
+        lambda *given, **named: sizes.append(len(given[1])) or compute(*given, **named),
+    )
+    alone = [site.asked("api/translate", sentences=[text], **QUICK)["results"][0] for text in SENTENCES]
+    together = all_at_once(site, SENTENCES * 2, **QUICK)
+    assert sizes == [1] * 5 + [10]  # one batch
+    for before, now in zip([one["translations"][0] for one in alone] * 2, together, strict=True):
         assert (now["text"], now["pharaoh"]) == (before["text"], before["pharaoh"])
         assert now["score"] == pytest.approx(before["score"], abs=1e-5)
+
+
+def test_company_does_not_change_what_is_sampled(site):
+    options = {"inference": "sample:2", "seed": 3, **QUICK}
+    alone = [site.asked("api/translate", sentences=[text], **options)["results"][0] for text in SENTENCES[:3]]
+    assert all_at_once(site, SENTENCES[:3], **options) == [one["translations"][0] for one in alone]
 
 
 def test_a_seed_repeats_what_is_sampled(site):

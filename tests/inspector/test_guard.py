@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import socket
 import threading
 import time
@@ -12,9 +11,8 @@ import pytest
 
 from latentalign.inspector import computing
 from latentalign.inspector.app import build_app
-from latentalign.inspector.batching import Job
 from latentalign.inspector.limits import Limits
-from tests.inspector.serving import PATIENCE, assert_refused, serving
+from tests.inspector.serving import PATIENCE, Blocked, assert_refused, serving
 
 SECRET = "Geheimnis"
 JSON = {"Content-Type": "application/json"}
@@ -81,22 +79,6 @@ def test_a_request_that_does_not_arrive_is_given_up(limited):
     assert answer.startswith(b"HTTP/1.1 408")
 
 
-class Blocked:
-    """The model's thread, kept busy until told otherwise."""
-
-    def __init__(self, desk):
-        self.free = threading.Event()
-        begun = threading.Event()
-
-        def wait(items):
-            begun.set()
-            self.free.wait(PATIENCE)
-            return items
-
-        self.future = desk.batcher.submit(Job(object(), [1], wait, math.inf))
-        assert begun.wait(PATIENCE)
-
-
 def test_what_takes_too_long_is_answered_in_time(limited):
     site = limited(seconds=0.3)
     blocked = Blocked(site.desk)
@@ -104,6 +86,7 @@ def test_what_takes_too_long_is_answered_in_time(limited):
     error = assert_refused(answer, 503, "0.3 s", "time limit")
     assert error["limit"]["name"] == "seconds"
     assert int(answer.headers["Retry-After"]) >= 1
+    assert site.desk.batcher.waiting == 0  # who was told no holds no place
     assert site.client.get("healthz").status_code == 200  # which needs no model
     blocked.free.set()
     blocked.future.result(PATIENCE)
@@ -120,10 +103,7 @@ def test_a_full_queue_answers_503_with_retry_after(limited):
         target=lambda: answers.append(site.post("api/translate", sentences=["ja", "ja"], beam=1))
     )
     waiting.start()
-    deadline = time.monotonic() + PATIENCE
-    while site.desk.batcher.waiting < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    blocked.wait_for(2)
     refused = httpx.post(f"{site.address}api/translate", json={"sentences": ["ja"]}, timeout=PATIENCE)
     error = assert_refused(refused, 503, "2 sentences")
     assert error["limit"] == {"name": "queue", "value": 2}
@@ -138,12 +118,12 @@ def test_more_requests_at_once_than_allowed_are_refused(limited):
     blocked = Blocked(site.desk)
     waiting = threading.Thread(target=lambda: site.post("api/translate", sentences=["ja"], beam=1))
     waiting.start()
-    deadline = time.monotonic() + PATIENCE
-    while site.desk.batcher.waiting < 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    blocked.wait_for(1)
     refused = httpx.get(f"{site.address}api/runs", timeout=PATIENCE)
     assert_refused(refused, 503, "1 requests")
+    assert (
+        httpx.get(f"{site.address}healthz", timeout=PATIENCE).status_code == 200
+    )  # which must always answer
     assert refused.headers["Retry-After"] == "1"
     blocked.free.set()
     waiting.join(PATIENCE)

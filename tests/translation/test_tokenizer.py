@@ -172,3 +172,11 @@ def test_damaged_assets_are_named(tmp_path: Path) -> None:
     (tmp_path / "vocabulary.json").write_text("{")
     with pytest.raises(UserError, match=r"vocabulary.json: damaged"):
         TranslationAssets.load(tmp_path)
+
+
+def test_the_cache_is_bounded_in_words_and_in_their_length():
+    tokenizer = WhitespaceTokenizer(["ja", "nein"])
+    tokenizer.cache_limit = 2
+    for word in ("x" * 65, "ja", "nein", "doch"):
+        assert tokenizer.encode_word(word) == tokenizer.encode_word(word)
+    assert set(tokenizer._cache) == {"ja", "nein"}

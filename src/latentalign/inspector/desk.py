@@ -143,7 +143,13 @@ class Desk:
             pairs,
             lambda items: [
                 next_words(
-                    served.run, served.name, items[0][0], items[0][1], predictors, top=request.top, seed=request.seed
+                    served.run,
+                    served.name,
+                    items[0][0],
+                    items[0][1],
+                    predictors,
+                    top=request.top,
+                    seed=request.seed,
                 )
             ],
             alone=True,

@@ -70,7 +70,7 @@ class Guard:
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, response: "_Response") -> None:
         self._check_host(scope)
-        if self.under_way > self.limits.connections:
+        if self.under_way > self.limits.connections and scope["path"] != "/healthz":
             raise Refused(
                 UNAVAILABLE,
                 f"the server is busy with {self.limits.connections} requests, its limit; try again in 1 s",

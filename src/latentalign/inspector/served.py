@@ -16,6 +16,7 @@ from latentalign.training.runs import Run, load_run
 from latentalign.translation.align import Aligner
 
 TASKS = ("translation", "vqa", "memory")
+CACHED_WORDS = 50_000  # a server reads whatever it is sent: its memory must not grow with it
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def _serve(run: Run, name: str, gallery: Gallery | None) -> Served:
     by: list[By] = []
     inference = "exact"
     if task == "translation":
+        for tokenizer in (run.assets.source, run.assets.target):
+            tokenizer.cache_limit = CACHED_WORDS
         prior = run.model.alignment(torch.zeros(1, 1, 1), None)
         relaxed = not isinstance(prior, Categorical)
         by = link_kinds(Aligner(run.model, run.assets), relaxed=relaxed)

@@ -18,11 +18,14 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SPACE_MARK = "\u2581"  # sentencepiece's own mark at the start of a word
 _ESCAPED_MARK = "\U0010fffd"  # the same character in the text; a private code point nobody uses
-_CACHE_LIMIT = 2_000_000  # words; text follows Zipf's law, nearly every word is found here
+_LONGEST_CACHED = 64  # characters; what is longer is noise that does not come again
 
 
 class Tokenizer(ABC):
     """Pieces of one language: numbers 0..len−1, the first four being `SPECIALS`."""
+
+    # words kept with their pieces: text follows Zipf's law, nearly every word is found here
+    cache_limit = 2_000_000
 
     def __init__(self, pieces: Sequence[str], surfaces: Sequence[bytes], starts: Sequence[bool]) -> None:
         self.pieces = list(pieces)
@@ -42,7 +45,7 @@ class Tokenizer(ABC):
         ids = self._cache.get(word)
         if ids is None:
             ids = self._segment(word)
-            if len(self._cache) < _CACHE_LIMIT:
+            if len(self._cache) < self.cache_limit and len(word) <= _LONGEST_CACHED:
                 self._cache[word] = ids
         return ids
 
