@@ -12,8 +12,8 @@ demo: $(READY)
 	$(BIN)/latentalign demo --out demo
 
 inspect: $(READY)
-	test -f demo/variational/model.safetensors || $(BIN)/latentalign demo --out demo
-	$(BIN)/latentalign serve demo/variational demo/soft
+	test -f demo/runs/variational/model.safetensors || $(BIN)/latentalign demo --out demo
+	$(BIN)/latentalign serve demo/runs/variational demo/runs/soft
 
 test: $(READY)
 	$(BIN)/python -m pytest

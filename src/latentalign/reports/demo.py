@@ -152,10 +152,11 @@ class _Training:
 
     def _forward(self, log: Log) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if line.strip():
-                self.lines.append(line.strip())
-                log(f"[{self.name}] {line.rstrip()}")
+        with self.process.stderr as stream:
+            for line in stream:
+                if line.strip():
+                    self.lines.append(line.strip())
+                    log(f"[{self.name}] {line.rstrip()}")
 
     @property
     def last_words(self) -> str:
