@@ -34,7 +34,7 @@ class Additive(Score):
     """
 
     def __init__(
-        self, query_dim: int, memory_dim: int, hidden_dim: int, *, max_elements: int = 2**24
+        self, query_dim: int, memory_dim: int, hidden_dim: int, *, max_elements: int = 2**22
     ) -> None:
         super().__init__()
         self.query = nn.Linear(query_dim, hidden_dim)
