@@ -1,13 +1,17 @@
 """a(x, x̃): scores of every memory position for every query. Memory is projected once, into keys."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from latentalign.alignment.checks import check_shapes
 from latentalign.alignment.errors import ConfigError
+
+BLOCK_ELEMENTS = 2**20  # of tanh(q + k) that exist at a time beyond `max_elements`
 
 
 class Score(nn.Module, ABC):
@@ -30,7 +34,7 @@ class Additive(Score):
     """vᵀ tanh(W x̃ + U x_i) (Bahdanau et al. 2015).
 
     The [B,T,S,H] intermediate is kept for the backward pass while it has at most `max_elements` numbers;
-    beyond that steps run in chunks that are computed again.
+    beyond that steps run in blocks that are computed again.
     """
 
     def __init__(
@@ -47,19 +51,47 @@ class Additive(Score):
 
     def from_keys(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries = self.query(queries)  # [B,T,H]
-        size = max(1, self.max_elements // max(1, keys.numel()))
-        if queries.shape[1] <= size:
+        if queries.shape[1] * keys.numel() <= self.max_elements:
             return self._energies(queries, keys)
-        pieces = []
-        for chunk in torch.split(queries, size, dim=1):
-            if torch.is_grad_enabled():
-                pieces.append(checkpoint(self._energies, chunk, keys, use_reentrant=False))
-            else:
-                pieces.append(self._energies(chunk, keys))
-        return torch.cat(pieces, dim=1)
+        inputs = (queries, keys, self.energy.weight)
+        scores: Tensor = _BlockwiseEnergies.apply(*inputs)  # type: ignore[no-untyped-call]
+        return scores
 
     def _energies(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.energy(torch.tanh(queries[:, :, None] + keys[:, None])).squeeze(-1)
+
+
+class _BlockwiseEnergies(torch.autograd.Function):
+    """vᵀ tanh(q + k) a few steps at a time; the backward pass computes each block again and keeps none."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, keys, weight)
+        scores = queries.new_empty(queries.shape[0], queries.shape[1], keys.shape[1])
+        for block in _steps(queries, keys):
+            hidden = (queries[:, block, None] + keys[:, None]).tanh_()  # [B,t,S,H]
+            scores[:, block] = hidden @ weight[0]
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, weight = ctx.saved_tensors
+        for_queries, for_keys, for_weight = (torch.zeros_like(tensor) for tensor in (queries, keys, weight))
+        for block in _steps(queries, keys):
+            hidden = (queries[:, block, None] + keys[:, None]).tanh_()  # [B,t,S,H]
+            above = upstream[:, block, :, None]  # [B,t,S,1]
+            for_weight[0] += (hidden * above).sum(dim=(0, 1, 2))
+            slope = hidden.square_().neg_().add_(1).mul_(above).mul_(weight[0])
+            for_queries[:, block] = slope.sum(dim=2)
+            for_keys += slope.sum(dim=1)
+        return for_queries, for_keys, for_weight
+
+
+def _steps(queries: Tensor, keys: Tensor) -> Iterator[slice]:
+    size = max(1, BLOCK_ELEMENTS // keys.numel())
+    for start in range(0, queries.shape[1], size):
+        yield slice(start, start + size)
 
 
 class Dot(Score):
