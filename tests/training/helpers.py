@@ -90,7 +90,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def call(
-    *arguments: str | Path, launcher: tuple[str, ...] = (), timeout: float = 240
+    *arguments: str | Path, launcher: tuple[str, ...] = (), timeout: float = 1200
 ) -> subprocess.CompletedProcess:
     """Run the command line in another process."""
     return subprocess.run(

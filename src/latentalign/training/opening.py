@@ -14,6 +14,7 @@ from latentalign.training.folders import begin, check_free, note_environment, pr
 from latentalign.training.journal import RunLog
 from latentalign.training.recipes import Recipe
 from latentalign.training.runs import load_config, save_config, schedule_of
+from latentalign.training.stopping import TrainingStopped
 
 # what the system says when a disk is full or a folder may not be written
 DISK_ERRORS = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO}
@@ -59,7 +60,9 @@ def open_run(
     if problem is not None:
         raise problem
     if word["problem"] is not None:
-        raise UserError(word["problem"])
+        told = TrainingStopped(word["problem"])
+        told.is_told = True
+        raise told
     if opened is None:
         checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
         if not folder.is_dir():
@@ -88,7 +91,7 @@ def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: Ex
     set_aside_after(folder, good[0] if good else None)
     prepared = stack.enter_context(prepare_again(recipe, folder, log))
     if differences := note_environment(recipe, folder, world.size):
-        log(f"conditions differ from the run's beginning ({', '.join(differences)}): expect other rounding")
+        log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
     if before.resolved() != recipe.resolved():
         save_config(recipe, folder)
     if good is None:
