@@ -78,6 +78,17 @@ def test_another_kind_and_what_exceeds_a_batch_come_later(batcher, gate):
     assert gate.calls == [[0], [1, 2, 3, 4], [9], [5]]
 
 
+def test_batches_shrink_where_items_take_long(gate):
+    batcher = MicroBatcher(batch=64, queue=64, longest=25.0)
+    occupy(batcher, gate)
+    futures = [batcher.submit(job(gate, number)) for number in range(1, 6)]
+    batcher._seconds_per_item = 10.0  # and 8 when the first job has turned out to be fast
+    gate.open.set()
+    assert futures[-1].result(PATIENCE) == [50]
+    assert gate.calls == [[0], [1, 2, 3], [4, 5]]
+    batcher.close()
+
+
 def test_a_full_queue_refuses_and_says_when_to_come_back(batcher, gate):
     occupy(batcher, gate)
     batcher.submit(job(gate, *range(1, 5)))

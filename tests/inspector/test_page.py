@@ -224,6 +224,8 @@ def test_right_to_left_text_runs_right_to_left(visit):
     assert words.all_inner_texts() == HEBREW.split()
     first, last = words.first.bounding_box(), words.last.bounding_box()
     assert first["x"] > last["x"]
+    drawn = page.locator("svg text", has_text=re.compile("[א-ת]"))
+    assert drawn.first.bounding_box()["x"] > drawn.last.bounding_box()["x"]
     words.first.focus()
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.textContent") == HEBREW.split()[1]

@@ -63,10 +63,21 @@ class Job:
 
 
 class MicroBatcher:
-    """A bounded queue and the thread that empties it."""
+    """A bounded queue and the thread that empties it.
 
-    def __init__(self, *, batch: int = 64, queue: int = 512, deadline: Deadline | None = None) -> None:
-        self.batch, self.queue = batch, queue
+    A batch has at most `batch` items, and fewer where those would take longer than `longest` seconds: on a slow machine
+    a batch that outlives everybody's time limit would help nobody.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch: int = 64,
+        queue: int = 512,
+        longest: float = math.inf,
+        deadline: Deadline | None = None,
+    ) -> None:
+        self.batch, self.queue, self.longest = batch, queue, longest
         self.deadline = deadline or Deadline()
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
@@ -131,10 +142,11 @@ class MicroBatcher:
     def _take(self) -> list[Job]:
         """The oldest job, and as many of its kind as a batch holds."""
         first = self._jobs.popleft()
+        most = min(self.batch, self.longest / self._seconds_per_item)
         taken, count = [first], len(first.items)
         rest: deque[Job] = deque()
         for job in self._jobs:
-            if job.key == first.key and count + len(job.items) <= self.batch:
+            if job.key == first.key and count + len(job.items) <= most:
                 taken.append(job)
                 count += len(job.items)
             else:
@@ -153,16 +165,21 @@ class MicroBatcher:
             if len(results) != len(items):
                 raise RuntimeError(f"expected {len(items)} results, got {len(results)}")
         except Exception as error:
-            self.deadline.at = math.inf
+            self._learn(started, len(items))
             self._fail(jobs, error)
         else:
-            self.deadline.at = math.inf
+            self._learn(started, len(items))
             place = 0
             for job in jobs:
                 job.future.set_result(results[place : place + len(job.items)])
                 place += len(job.items)
-            spent = (time.monotonic() - started) / max(1, len(items))
-            self._seconds_per_item += 0.2 * (spent - self._seconds_per_item)
+
+    def _learn(self, started: float, items: int) -> None:
+        """Note what an item takes; slowness is believed sooner than speed."""
+        self.deadline.at = math.inf
+        spent = (time.monotonic() - started) / max(1, items)
+        share = 0.5 if spent > self._seconds_per_item else 0.2
+        self._seconds_per_item += share * (spent - self._seconds_per_item)
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         if len(jobs) == 1 or isinstance(error, TimeUp):

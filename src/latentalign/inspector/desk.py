@@ -46,7 +46,7 @@ class Desk:
 
     def __init__(self, runs: Runs, limits: Limits, *, log_texts: bool = False) -> None:
         self.runs, self.limits, self.log_texts = runs, limits, log_texts
-        self.batcher = MicroBatcher(batch=limits.batch, queue=limits.queue)
+        self.batcher = MicroBatcher(batch=limits.batch, queue=limits.queue, longest=limits.seconds / 4)
         for served in runs:
             self.batcher.deadline.watch(served.run.model)
 

@@ -6,6 +6,12 @@ import { FONT, shorten, shown, textWidth } from "./palette.js";
 const SIZE = 15;
 const GAP = 16;
 
+// Whether the first letter that has a direction runs from right to left.
+function isRightToLeft(words) {
+  const letter = words.join(" ").match(/\p{L}/u);
+  return letter !== null && /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/.test(letter[0]);
+}
+
 function placed(words) {
   let x = 0;
   const found = words.map((word) => {
@@ -15,7 +21,9 @@ function placed(words) {
     x += width + GAP;
     return at;
   });
-  return { words: found, width: Math.max(0, x - GAP) };
+  const width = Math.max(0, x - GAP);
+  if (isRightToLeft(words)) for (const word of found) word.center = width - word.center;
+  return { words: found, width };
 }
 
 export function diagram({ source, target, links, palette = shown() }) {
