@@ -101,7 +101,17 @@ def test_a_wrong_inference_is_told(trained: Run, inference: str, message: str) -
 
 
 def test_data_that_do_not_fit_the_task_are_told(trained: Run) -> None:
-    with pytest.raises(UserError, match=r"do not fit the task 'copy'.*source"):
+    with pytest.raises(
+        UserError, match=r"--source: does not go with the task 'copy', which takes --data, --split"
+    ):
+        evaluate_run(trained, {"source": "x"})
+
+
+def test_data_that_are_missing_are_told(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        trained.task, "dataset", lambda assets, *, source, target, size=3: None, raising=False
+    )
+    with pytest.raises(UserError, match=r"the task 'copy' needs --target$"):
         evaluate_run(trained, {"source": "x"})
 
 

@@ -103,6 +103,7 @@ def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
 def _precision(config: TrainingConfig) -> Any:
     if config.precision == 32:
         return "32-true"
+    # CPUs without it compute bf16 in a roundabout way: right, but slower than 32 bits
     on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
     if on_gpu and not torch.cuda.is_bf16_supported():
         raise UserError("training.precision: this GPU has no bf16; use 32")

@@ -1,8 +1,10 @@
 """Measure a model on a dataset: the same function validates during training and answers `evaluate`."""
 
+import inspect
 import math
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -151,9 +153,30 @@ def _averages(
         result["elbo"] = sums["elbo"] / outputs
         result["kl"] = sums["kl"] / outputs
     for name, count in counts.items():
-        result[name] = sums[name] / count if count else math.nan
+        if count:
+            result[name] = sums[name] / count
     result["seconds"] = seconds
     return result
+
+
+def _check_arguments(task: Any, arguments: dict[str, Any]) -> None:
+    """Tell which options the task's data need, and which do not belong to them."""
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(task.dataset).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    needed = [name for name, parameter in known.items() if parameter.default is parameter.empty]
+    if strange := [name for name in arguments if name not in known]:
+        raise UserError(
+            f"--{strange[0]}: does not go with the task {task.name!r}, which takes {_options(needed or known)}"
+        )
+    if missing := [name for name in needed if name not in arguments]:
+        raise UserError(f"evaluate: the task {task.name!r} needs {_options(missing)}")
+
+
+def _options(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "no options"
 
 
 def evaluate_run(
@@ -162,10 +185,8 @@ def evaluate_run(
     """Measure a run on data given by the task's own arguments (source and target, or data and split)."""
     if inference is not None:
         find_predictor(inference)  # a mistake in it is told before the data are read
-    try:
-        dataset = run.task.dataset(run.assets, **arguments)
-    except TypeError as error:
-        raise UserError(f"evaluate: the data do not fit the task {run.task.name!r} ({error})") from None
+    _check_arguments(run.task, arguments)
+    dataset = run.task.dataset(run.assets, **arguments)
     if not len(dataset):
         raise UserError("evaluate: the data hold no examples; expected at least one")
     place = torch.device(device)
