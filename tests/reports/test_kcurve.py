@@ -17,7 +17,7 @@ def test_lines_in_order_of_k_and_references_dotted():
     assert [list(line.get_xdata()) for line in curves] == [[1, 2, 10], [1, 2, 10]]
     assert list(curves[0].get_ydata()) == [9.0, 8.0, 7.0]
     assert sorted(line.get_ydata()[0] for line in dotted) == [6.1, 7.2]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "soft, tested with K-max",
         "marginal",
     ]

@@ -67,7 +67,7 @@ def gradient_quality(
     """For each estimator and group of parameters, over `repeats` draws on one batch, dropout off.
 
     `relative_variance` is E‖g − E g‖² / ‖exact‖², `bias` ‖E g − exact‖ / ‖exact‖ (less what the number of draws
-    explains), `cosine` the mean cosine of one draw with the exact gradient.
+    explains, which is `bias_noise`), `cosine` the mean cosine of one draw with the exact gradient.
     """
     model.eval()
     problem = model.problem(batch, with_posterior=True)
@@ -113,6 +113,7 @@ def _quality(
                 "exact_norm": size**0.5,
                 "relative_variance": variance / size,
                 "bias": (bias / size) ** 0.5,
+                "bias_noise": (variance / count / size) ** 0.5,
                 "cosine": cosines[number] / count,
                 "draws": count,
             },

@@ -12,7 +12,7 @@ _MARKERS = "osD^vP"
 
 def k_curve(points: Mapping[str, Mapping[str, float]], *, references: Mapping[str, float]) -> Figure:
     """A line a model (row -> inference -> perplexity); dotted lines at the references (name -> perplexity)."""
-    figure = Figure(figsize=(6.4, 4.2), dpi=150, layout="constrained")
+    figure = Figure(figsize=(7.2, 4.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for number, (name, by_inference) in enumerate(points.items()):
         ks, values = _series(by_inference)
@@ -26,10 +26,17 @@ def k_curve(points: Mapping[str, Mapping[str, float]], *, references: Mapping[st
             linewidth=1.3,
             label=label,
         )
-    largest = max((max(_series(by_inference)[0], default=1) for by_inference in points.values()), default=1)
     for name, value in references.items():
         axes.axhline(value, color="0.35", linewidth=1.1, linestyle=":")
-        axes.annotate(name, (largest, value), fontsize=7, color="0.25", ha="right", va="bottom")
+        axes.annotate(
+            f" {name}",
+            (1.0, value),
+            xycoords=("axes fraction", "data"),
+            annotation_clip=False,
+            fontsize=7,
+            color="0.25",
+            va="center",
+        )
     axes.set_xlabel("K, positions of largest prior", fontsize=9)
     axes.set_ylabel("test perplexity", fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -37,7 +44,7 @@ def k_curve(points: Mapping[str, Mapping[str, float]], *, references: Mapping[st
     axes.grid(color="0.92")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -93,12 +93,12 @@ def _gradients(content: Content) -> list[Table]:
     columns = (
         name_column("point", "point"), name_column("of", "target"), name_column("estimator", "estimator"),
         name_column("parameters", "parameters"), _significant("relative variance", "relative_variance"),
-        _significant("bias", "bias"), _significant("cosine", "cosine"),
+        Column("bias", _bias), _significant("cosine", "cosine"),
     )  # fmt: skip
     notes = (
         f"Over {content['draws']} draws on {content['pairs']} test pairs, without dropout: E‖g − E g‖² / ‖exact‖², "
-        "‖E g − exact‖ / ‖exact‖ less what the number of draws explains, and the mean cosine of a draw with the exact "
-        "gradient.",
+        "‖E g − exact‖ / ‖exact‖ (below a bound where so few draws cannot tell it from 0), and the mean cosine of a "
+        "draw with the exact gradient.",
     )
     quality = Table(
         "Gradients of estimators against the exact gradient", columns, tuple(content["rows"]), notes
@@ -107,6 +107,11 @@ def _gradients(content: Content) -> list[Table]:
     gaps = Table("How tight bounds are: exact log marginal − bound, nats an output", bounds,
                  tuple(content["tightness"]))  # fmt: skip
     return [quality, gaps]
+
+
+def _bias(row: Row) -> str:
+    limit = 2 * row["bias_noise"]
+    return f"< {limit:.2g}" if row["bias"] < limit and limit > 1e-6 else f"{row['bias']:.2g}"
 
 
 def _significant(head: str, key: str) -> Column:
