@@ -43,7 +43,7 @@ def build_trainer(
     with quiet():
         return Trainer(
             default_root_dir=folder,
-            accelerator=config.accelerator,
+            accelerator=_accelerator(config),
             devices=devices,
             num_nodes=nodes,
             strategy=_strategy(config, world),
@@ -100,11 +100,17 @@ def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
     strategy.configure_ddp()
 
 
+def _accelerator(config: TrainingConfig) -> str:
+    """`auto` is CUDA or the CPU: other back ends lack the double precision that evaluation sums in."""
+    if config.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("training.accelerator: no GPU was found; use auto or cpu")
+    return "gpu" if config.accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+
+
 def _precision(config: TrainingConfig) -> Any:
     if config.precision == 32:
         return "32-true"
     # CPUs without it compute bf16 in a roundabout way: right, but slower than 32 bits
-    on_gpu = config.accelerator != "cpu" and torch.cuda.is_available()
-    if on_gpu and not torch.cuda.is_bf16_supported():
+    if _accelerator(config) == "gpu" and not torch.cuda.is_bf16_supported():
         raise UserError("training.precision: this GPU has no bf16; use 32")
     return "bf16-mixed"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Pathwise
 from latentalign.alignment.likelihood import TableLikelihood
 from latentalign.alignment.objectives import Elbo
@@ -18,7 +19,7 @@ from latentalign.alignment.prediction import Exact
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError
 from latentalign.training.distributed import World, gather
-from latentalign.training.randomness import derive_seed
+from latentalign.training.randomness import derive_seed, seeded
 from latentalign.training.schedule import Schedule
 from latentalign.training.task import Dataset
 
@@ -61,7 +62,6 @@ def evaluate_model(
     device: torch.device | None = None,
     seed: int = 0,
     with_posterior: bool | None = None,
-    with_measures: bool = True,
     world: World | None = None,
 ) -> dict[str, Any]:
     """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
@@ -85,17 +85,16 @@ def evaluate_model(
             if number % world.size != world.rank:
                 continue
             generator.manual_seed(derive_seed(seed, "evaluate", number))
-            batch = dataset.collate(indices).to(device)
-            problem = model.problem(batch, with_posterior=with_posterior)
-            _add_bounds(sums, problem, predictor, generator)
-            sums["examples"] += len(indices)
-            if with_measures:
-                for name, (total, count) in model.measures(
-                    batch, problem, predictor, generator=generator
-                ).items():
-                    sums[name] += total
-                    counts[name] += count
-    except ValueError as error:  # an inference that does not fit the model
+            with seeded(seed, "evaluate", number):
+                batch = dataset.collate(indices).to(device)
+                problem = model.problem(batch, with_posterior=with_posterior)
+                _add_bounds(sums, problem, predictor, generator)
+                sums["examples"] += len(indices)
+                measures = model.measures(batch, problem, predictor, generator=generator)
+            for name, (total, count) in measures.items():
+                sums[name] += total
+                counts[name] += count
+    except ConfigError as error:  # an inference that does not fit the model
         raise UserError(str(error)) from None
     finally:
         model.train(was_training)

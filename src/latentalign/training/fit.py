@@ -134,6 +134,7 @@ def _build_supervisor(recipe: Recipe, folder: Path, opened: Opened, world: World
 def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> None:
     """Let lightning train; what goes wrong comes out as one line."""
     folder, world = supervisor.folder, module.world
+    deterministic_before = torch.are_deterministic_algorithms_enabled()
     supervisor.signals.install()
     try:
         with quiet():
@@ -160,7 +161,7 @@ def _run(module: AlignmentModule, supervisor: Supervisor, opened: Opened) -> Non
     finally:
         supervisor.progress.stop()
         supervisor.signals.restore()
-        torch.use_deterministic_algorithms(False)
+        torch.use_deterministic_algorithms(deterministic_before)
 
 
 def _finished_before(content: dict[str, Any], folder: Path, world: World) -> Trained:

@@ -116,7 +116,8 @@ class AlignmentModule(LightningModule):
             loss, part = self._forward(step, number)
             totals = totals + part
             self._backward_part(loss * self.world.size, last=number == len(step.shares) - 1)
-        torch._foreach_mul_(self._gradients(), float(1.0 / totals[-1]))
+        if gradients := self._gradients():
+            torch._foreach_mul_(gradients, float(1.0 / totals[-1]))
         return totals
 
     def _backward_part(self, loss: Tensor, *, last: bool) -> None:
@@ -190,6 +191,10 @@ class AlignmentModule(LightningModule):
         self.place = Place(place["epoch"], place["index"])
         self.step, self.position = place["step"], place["position"]
         self.stream.start = self.place
+
+    def outputs_since(self) -> float:
+        """Outputs since the totals were taken."""
+        return 0.0 if self.totals is None else float(self.totals[-1])
 
     def take_totals(self) -> dict[str, float]:
         """Averages since the last call, and the number of outputs; {} if there was no step."""

@@ -133,7 +133,6 @@ class Supervisor(Callback):
             device=module.device,
             seed=module.seed,
             with_posterior=module.schedule.needs_posterior,
-            with_measures=True,
             world=module.world,
         )
         verdict = self.learning.judge(
@@ -193,7 +192,7 @@ class Supervisor(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         checkpoint["learning"] = self.learning.state()
-        checkpoint["clock"] = {"seconds": self.seconds, "tokens": self.tokens}
+        checkpoint["clock"] = {"seconds": self.seconds, "tokens": self.tokens + pl_module.outputs_since()}
         checkpoint["inference"] = self.inference
         checkpoint["examples"] = len(pl_module.stream.dataset)
 
