@@ -1,11 +1,11 @@
 """WMT-17 at the paper's scale on 1, 8 and 64 devices: measured pieces, a stated model of their sum.
 
 python -m benchmarks.scale                      # measures here, prints the tables of docs/scale.md
-python -m benchmarks.scale --measured bench-results/scale.json      # prints them from figures measured before
+python -m benchmarks.scale --measured docs/results/scale.json       # prints them from figures measured before
 
 Measured: the parameters of the model of the recipe wmt17-en-de (so the bytes of a gradient), the time of a training
 step against its number of target tokens, and the time of an all-reduce of such a gradient between two processes.
-Assumed: what is in `Assumptions`, nothing else.
+Assumed: what stands in `benchmarks/scale_model.py`, nothing else.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import socket
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +23,11 @@ import torch
 from torch import distributed, multiprocessing
 
 from benchmarks.measure import report
+from benchmarks.scale_model import Assumptions, tables
 from latentalign.alignment import build_objective
 from latentalign.training.recipes import load_recipe
 from latentalign.translation.dataset import Batch
 from latentalign.translation.model import TranslationModel
-
-DEVICES = (1, 8, 64)
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """What is not measured here."""
-
-    pairs: int = 4_500_000
-    target_tokens_a_pair: float = 29.0  # 32k joint BPE, end of sentence included
-    epochs: int = 10
-    vocabulary: int = 32_000
-    length: int = 29  # of source and target in the measured batches
-    gpu_tflops: float = 12.0  # sustained in LSTM training, fp32/TF32, of a data-centre GPU
-    overlap: float = 0.5  # of the all-reduce that hides behind the backward pass
-    latency: float = 30e-6  # seconds a message
-
-
-@dataclass(frozen=True)
-class Network:
-    """A link between devices."""
-
-    name: str
-    gigabytes: float  # a second, in each direction
-
-
-NETWORKS = (
-    Network("1 Gbit/s Ethernet", 0.118),
-    Network("10 Gbit/s Ethernet", 1.18),
-    Network("100 Gbit/s InfiniBand", 11.8),
-    Network("NVLink within a machine", 150.0),
-)
 
 
 def build(assumptions: Assumptions, objective: Any, *, input_feeding: bool) -> tuple[TranslationModel, Any]:
@@ -135,6 +104,11 @@ def measure_steps(assumptions: Assumptions, rounds: int) -> dict[str, Any]:
             "seconds_a_token": slope,
             "seconds_fixed": max(times[few]["gradient"] - slope * few, 0.0) + times[many]["update"],
             "multiply_adds_a_token": multiply_adds_a_token(model),
+            "by_vocabulary": sum(
+                parameter.numel()
+                for parameter in model.parameters()
+                if assumptions.vocabulary in parameter.shape
+            ),
         }
         print(f"measured {name}: {1e3 * slope:.2f} ms a target token", file=sys.stderr)
         del model
@@ -174,87 +148,6 @@ def measure_all_reduce(count: int, rounds: int) -> float:
     for process in processes:
         process.join()
     return seconds
-
-
-def all_reduce_seconds(
-    count: int, devices: int, network: Network, assumptions: Assumptions, size: int = 4
-) -> float:
-    """A ring: every device sends 2 (n−1)/n of the message in 2 (n−1) pieces."""
-    if devices == 1:
-        return 0.0
-    share = 2 * (devices - 1) / devices
-    return share * count * size / (network.gigabytes * 1e9) + 2 * (devices - 1) * assumptions.latency
-
-
-def step_model(
-    measured: dict[str, Any],
-    tokens: float,
-    devices: int,
-    network: Network,
-    assumptions: Assumptions,
-    device: str,
-) -> dict[str, float]:
-    """Seconds of a step whose global batch has that many target tokens."""
-    share = tokens / devices
-    if device == "cpu":
-        compute = measured["seconds_fixed"] + measured["seconds_a_token"] * share
-    else:  # 2 operations a multiply-add; the backward pass costs twice the forward pass
-        compute = 6 * measured["multiply_adds_a_token"] * share / (assumptions.gpu_tflops * 1e12)
-    reduce = all_reduce_seconds(measured["parameters"], devices, network, assumptions)
-    visible = max(reduce - assumptions.overlap * compute, reduce * (1 - assumptions.overlap))
-    return {"compute": compute, "reduce": reduce, "step": compute + visible}
-
-
-def days(seconds_a_step: float, tokens: float, assumptions: Assumptions) -> float:
-    """Of the whole training."""
-    steps = assumptions.epochs * assumptions.pairs * assumptions.target_tokens_a_pair / tokens
-    return steps * seconds_a_step / 86_400
-
-
-def break_even(
-    measured: dict[str, Any], network: Network, assumptions: Assumptions, device: str, devices: int
-) -> float:
-    """Target tokens on each device at which computing takes as long as the all-reduce."""
-    reduce = all_reduce_seconds(measured["parameters"], devices, network, assumptions)
-    if device == "cpu":
-        return max(reduce - measured["seconds_fixed"], 0.0) / measured["seconds_a_token"]
-    return reduce * assumptions.gpu_tflops * 1e12 / (6 * measured["multiply_adds_a_token"])
-
-
-def tables(figures: dict[str, Any], assumptions: Assumptions) -> str:
-    """The tables of docs/scale.md."""
-    measured = figures["steps"]["variational"]
-    lines = []
-    for device, tokens in (("cpu", 3_000), ("gpu", 3_000), ("gpu", 24_000)):
-        title = (
-            "one core of this machine"
-            if device == "cpu"
-            else f"a GPU of {assumptions.gpu_tflops:g} TFLOP/s sustained"
-        )
-        lines += [
-            "",
-            f"Device: {title}; global batch {tokens:,} target tokens.",
-            "",
-            "| network | "
-            + " | ".join(f"{n} device{'s' * (n > 1)}" for n in DEVICES)
-            + " | tokens a device to break even at 8 |",
-            "|---|" + "---|" * (len(DEVICES) + 1),
-        ]
-        for network in NETWORKS:
-            cells = []
-            for devices in DEVICES:
-                parts = step_model(measured, tokens, devices, network, assumptions, device)
-                whole = days(parts["step"], tokens, assumptions)
-                cells.append(f"{_time(whole)}, {100 * parts['compute'] / parts['step']:.0f} % computing")
-            even = break_even(measured, network, assumptions, device, 8)
-            lines.append(f"| {network.name} | " + " | ".join(cells) + f" | {even:,.0f} |")
-    return "\n".join(lines)
-
-
-def _time(value: float) -> str:
-    return (
-        f"{value:,.0f} days" if value >= 10 else f"{value:.1f} days" if value >= 1 else f"{24 * value:.1f} h"
-    )
 
 
 def main() -> None:
