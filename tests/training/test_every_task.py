@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -15,6 +16,7 @@ from latentalign.training.module import AlignmentModule
 from latentalign.training.recipes import Recipe, build_recipe
 from latentalign.training.tasks import TASKS, find_task
 from latentalign.translation.model import TranslationModel
+from latentalign.translation.shards import read_shard
 from latentalign.translation.synthetic import write_corpus
 from tests.training.helpers import ROOT, environment, same_training
 from tests.training.test_distributed import losses, torchrun
@@ -140,6 +142,9 @@ def test_two_processes_share_prepared_shards(corpus: dict[str, Any], tmp_path: P
         recipe.data, recipe.model, to=tmp_path / "shards", seed=1, log=lambda _: None
     )
     values["data"] = {**corpus, "folder": "moved-away", "prepared": str(tmp_path / "shards")}
+    mapped = read_shard(tmp_path / "shards", "train")
+    assert isinstance(mapped.source.tokens, np.memmap), "pages of one file, shared by whoever maps it"
+    assert isinstance(mapped.target.tokens, np.memmap)
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(values))
     command = ["-m", "latentalign", "train", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "two")]
     done = subprocess.run(
