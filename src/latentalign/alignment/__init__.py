@@ -5,6 +5,7 @@ It imports nothing of the rest of the package.
 
 from latentalign.alignment.attention import AttentionOutput, LatentAttention
 from latentalign.alignment.bound import Bound
+from latentalign.alignment.context import GaussianContext, VectorLikelihood
 from latentalign.alignment.continuous import Dirichlet, LogisticNormal, Normal
 from latentalign.alignment.distributions import Categorical, Latent, external_posterior
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
@@ -63,6 +64,7 @@ __all__ = [
     "Enumerate",
     "Estimator",
     "Exact",
+    "GaussianContext",
     "General",
     "GumbelSoftmax",
     "Hard",
@@ -90,6 +92,7 @@ __all__ = [
     "SoftmaxHead",
     "StochasticVI",
     "TableLikelihood",
+    "VectorLikelihood",
     "Vimco",
     "Wake",
     "alignment_error_rate",

@@ -175,6 +175,7 @@ class Normal(ContinuousLatent):
 
     loc: Tensor  # [B,T,D]
     scale: Tensor  # [B,T,D], above 0
+    family = "Gaussian"
 
     @property
     def shape(self) -> torch.Size:
@@ -183,13 +184,19 @@ class Normal(ContinuousLatent):
     @classmethod
     def standard_like(cls, other: "Normal") -> "Normal":
         """The unit Gaussian of the same shape: the usual prior."""
-        return cls(torch.zeros_like(other.loc), torch.ones_like(other.scale))
+        return Normal(torch.zeros_like(other.loc), torch.ones_like(other.scale))
 
     def mean(self) -> Tensor:
         return self.loc
 
     def entropy(self) -> Tensor:
         return (self.scale.log() + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1)
+
+    def alignment_probs(self) -> Tensor:
+        raise ConfigError(
+            "alignment: expected a latent over positions, received a Gaussian vector, which aligns to none; "
+            "use GaussianContext for one that attention places"
+        )
 
     def alignment_entropy(self) -> Tensor:
         """A vector aligns to nothing; its differential entropy stands in the diagnostics."""

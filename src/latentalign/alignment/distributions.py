@@ -20,6 +20,7 @@ class Latent(ABC):
     """What objectives ask of a latent variable's distribution."""
 
     is_discrete: bool = False
+    family: str  # a word for messages
 
     @property
     @abstractmethod
@@ -34,9 +35,13 @@ class Latent(ABC):
     def kl(self, other: "Latent") -> Tensor:
         """KL[self ‖ other] in nats, [B,T]."""
 
+    def alignment_probs(self) -> Tensor:
+        """The discrete alignment that E[z] implies, [B,T,S]: what links and pictures are read from."""
+        return self.mean()
+
     @abstractmethod
     def alignment_entropy(self) -> Tensor:
-        """Entropy in nats, [B,T], of the discrete alignment that E[z] implies: what tables report."""
+        """Entropy of `alignment_probs` in nats, [B,T]: what tables report."""
 
     @abstractmethod
     def detach(self) -> "Latent":
@@ -45,6 +50,8 @@ class Latent(ABC):
 
 class ContinuousLatent(Latent):
     """A latent that can be sampled with gradients (pathwise)."""
+
+    family = "relaxed"
 
     @abstractmethod
     def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
@@ -77,6 +84,7 @@ class Categorical(Latent):
     log_probs: Tensor  # [B,T,S], −inf off the support
     support: Tensor  # [B,T,S] bool: where the probability may be above 0
     is_discrete = True
+    family = "categorical"
 
     @property
     def shape(self) -> torch.Size:

@@ -182,8 +182,7 @@ class ContextLikelihood(Likelihood):
 
     def mixture(self, z: Tensor) -> Tensor:
         self._need_targets()
-        check_shapes(self._sizes(), z=(z, "B T S" if z.dim() == 3 else "K B T S"))
-        context = torch.matmul(z, self.values).flatten(0, -2)  # [(K·)B·T,D]
+        context = self.contexts(z).flatten(0, -2)  # [(K·)B·T,D]
         batch, steps = self.queries.shape[:2]
         row = torch.arange(batch * steps, device=z.device).repeat(context.shape[0] // (batch * steps))
         if isinstance(self.head, SoftmaxHead):
@@ -195,12 +194,14 @@ class ContextLikelihood(Likelihood):
         return self._log_probs(self._gather_values(example, position), self._gather_queries(example, step))
 
     def log_probs_mixture(self, z: Tensor) -> Tensor:
-        check_shapes(self._sizes(), z=(z, "B T S"))
-        context = torch.matmul(z, self.values).flatten(0, 1)
+        context = self.contexts(z).flatten(0, 1)
         return self._log_probs(context, self.queries.flatten(0, 1)).view(*z.shape[:2], -1)
 
-    def _sizes(self) -> dict[str, int]:
-        return {"B": self.values.shape[0], "T": self.queries.shape[1], "S": self.values.shape[1]}
+    def contexts(self, z: Tensor) -> Tensor:
+        """What f reads for points of the latent space: Σ_i z_i x_i, [B,T,S] -> [B,T,D] or with K in front."""
+        sizes = {"B": self.values.shape[0], "T": self.queries.shape[1], "S": self.values.shape[1]}
+        check_shapes(sizes, z=(z, "B T S" if z.dim() == 3 else "K B T S"))
+        return torch.matmul(z, self.values)
 
     def _need_targets(self) -> None:
         if self.targets is None:

@@ -149,7 +149,7 @@ def _categorical(prior: Latent, name: str) -> Categorical:
     if not isinstance(prior, Categorical):
         raise ConfigError(
             f"inference: {name} expected a categorical prior, received {type(prior).__name__}; "
-            "use sample:N (or soft) for relaxed alignments"
+            "use sample:N (or soft) for a continuous one"
         )
     return prior
 

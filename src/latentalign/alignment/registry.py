@@ -99,10 +99,17 @@ def build_estimator(config: Config) -> Estimator:
 
 def build_distribution(config: Config) -> Callable[[Tensor, Tensor | None], Latent]:
     """A function (scores, mask) -> distribution, from a name or a mapping with `name` and options."""
-    name, options = _split("distribution", DISTRIBUTIONS, config)
-    factory = DISTRIBUTIONS[name]
-    _check_options(f"distribution {name}", factory, options, skip=("scores", "mask"))
+    factory, options = choose_part("distribution", DISTRIBUTIONS, config, skip=("scores", "mask"))
     return partial(factory, **options)
+
+
+def choose_part(
+    kind: str, registry: Mapping[str, Callable[..., Any]], config: Config, *, skip: tuple[str, ...] = ()
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The factory that a recipe names and the options it gives, all of them known; `skip`: not for recipes."""
+    name, options = _split(kind, registry, config)
+    _check_options(f"{kind} {name}", registry[name], options, skip=skip)
+    return registry[name], options
 
 
 def build_score(name: str, query_dim: int, memory_dim: int, hidden_dim: int) -> Score:

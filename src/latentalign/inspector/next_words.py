@@ -41,7 +41,7 @@ def next_words(
     prior, _, _ = model.step(memory, state, token)
     source_words = source.split()
     shape = (1, len(source_words))
-    by_word = word_probs(prior.mean()[0], [0], words, shape=shape)[0]
+    by_word = word_probs(prior.alignment_probs()[0], [0], words, shape=shape)[0]
     decoder = PredictiveDecoder(model, predictors[0][1], tolerance=0.0)
     found = []
     for _, predictor in predictors:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
 from latentalign.inspector.gallery import Gallery, open_gallery
@@ -112,7 +110,7 @@ def _serve(run: Run, name: str, gallery: Gallery | None) -> Served:
     if task == "translation":
         for tokenizer in (run.assets.source, run.assets.target):
             tokenizer.cache_limit = CACHED_WORDS
-        prior = run.model.alignment(torch.zeros(1, 1, 1), None)
+        prior = run.model.example_prior()
         relaxed = not isinstance(prior, Categorical)
         by = link_kinds(Aligner(run.model, run.assets), relaxed=relaxed)
         inference = natural_inference(run.schedule, prior)

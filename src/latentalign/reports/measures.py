@@ -43,7 +43,7 @@ class Measured:
     @cached_property
     def inference(self) -> str:
         """How the paper tests this row: soft as it is trained, relaxed by samples, the rest exactly."""
-        prior = self.run.model.alignment(torch.zeros(1, 1, 1), None)
+        prior = self.run.model.example_prior()
         if not isinstance(prior, Categorical):
             return f"sample:{self.grid.settings.samples}"
         return natural_inference(self.run.schedule, prior)

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import torch
-
 from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
 from latentalign.training.evaluate import find_predictor, natural_inference
@@ -30,13 +28,13 @@ def translator_for(
     seed: int = 0,
 ) -> Translator:
     """Translate as the run was trained to predict, unless another inference is named."""
-    prior = run.model.alignment(torch.zeros(1, 1, 1), None)
+    prior = run.model.example_prior()
     natural = natural_inference(run.schedule, prior)
     chosen = inference or natural
     predictor = find_predictor(chosen)
     if not isinstance(prior, Categorical) and chosen.partition(":")[0] not in ("sample", "soft"):
         raise UserError(
-            f"inference: {chosen} needs a categorical alignment, this run's is relaxed; try {natural}"
+            f"inference: {chosen} needs a categorical alignment, this run's is {prior.family}; try {natural}"
         )
     return Translator(
         run.model, run.assets, options=options, predictor=predictor, batch_size=batch_size, seed=seed

@@ -145,9 +145,9 @@ class Aligner:
         device = next(self.model.parameters()).device
         problem = self.model.problem(batch.to(device), with_posterior=self.has_posterior)
         log_probs, responsibilities = _likelihood(problem, exact=exact, score=score)
-        tables = {"prior": problem.prior.mean().cpu()}
+        tables = {"prior": problem.prior.alignment_probs().cpu()}
         if problem.posterior is not None:
-            tables["posterior"] = problem.posterior.mean().cpu()
+            tables["posterior"] = problem.posterior.alignment_probs().cpu()
         if responsibilities is not None:
             tables["exact"] = responsibilities.cpu()
         for number, pair in enumerate(pairs):
@@ -183,7 +183,7 @@ def _likelihood(
         value, responsibilities = marginal.value, marginal.responsibilities if exact else None
     elif exact:
         raise UserError(
-            "by: the exact posterior needs a categorical alignment; this run's is relaxed, use prior"
+            f"by: the exact posterior needs a categorical alignment; this run's is {problem.prior.family}, use prior"
         )
     else:
         # a fixed seed: the same pair gets the same score every time

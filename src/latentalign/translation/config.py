@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+
+from latentalign.translation.latents import check_latent
 
 OneOrMore = str | list[str]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -87,7 +89,9 @@ class ModelConfig(Section):
     hidden_size: PositiveInt | None = None  # of tanh(A x + B x̃); the decoder's size unless given
     score: Literal["additive", "dot", "general"] = "additive"
     attention_size: PositiveInt = 256
-    alignment: str | dict[str, Any] = "categorical"  # or dirichlet, logistic-normal, {name: …, normalizer: …}
+    alignment: str | dict[str, Any] = (
+        "categorical"  # or dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
+    )
     input_feeding: bool = False  # feed the expected context of a step into the next one
     initial_state: Literal["encoder", "zero"] = "encoder"  # where the decoder starts
     dropout: Share = 0.3  # of word vectors, decoder outputs and between layers
@@ -98,6 +102,12 @@ class ModelConfig(Section):
         None  # ± this for every weight; torch's own if none
     )
     inference_network: InferenceNetworkConfig = InferenceNetworkConfig()
+
+    @field_validator("alignment")
+    @classmethod
+    def _alignment_is_known(cls, alignment: str | dict[str, Any]) -> str | dict[str, Any]:
+        check_latent(alignment)
+        return alignment
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "ModelConfig":

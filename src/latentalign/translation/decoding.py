@@ -41,7 +41,7 @@ class PredictiveDecoder:
         prior, queries, state = self.model.step(memory, state, tokens)
         likelihood = self.model.likelihood(memory, queries)
         if isinstance(self.predictor, SoftContext):
-            context = torch.bmm(prior.mean(), memory.values)
+            context = likelihood.contexts(prior.mean())
             logits = _logits(likelihood, context.flatten(0, 1), queries.flatten(0, 1)).view(*tokens.shape, -1)
             normalizer = logits.logsumexp(-1)
             # after the sum: what never comes keeps its share of the probability

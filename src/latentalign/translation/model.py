@@ -9,13 +9,14 @@ from torch.nn import functional as F
 from latentalign.alignment.distributions import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
-from latentalign.alignment.registry import build_distribution, build_score
+from latentalign.alignment.registry import build_score
 from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
 from latentalign.translation.dropout import Dropout
 from latentalign.translation.inference_network import InferenceNetwork
+from latentalign.translation.latents import build_latent
 from latentalign.translation.recurrent import BidirectionalLstm, Decoder, DecoderState, final_states
 from latentalign.translation.tokenizer import PAD
 
@@ -74,9 +75,15 @@ class TranslationModel(nn.Module):
         self.output = nn.Linear(hidden, target_size)  # W
         self.dropout = Dropout(config.dropout)
         self.memory_dropout = Dropout(config.memory_dropout)
-        self.alignment = build_distribution(config.alignment)
+        self.latent = build_latent(config.alignment, query_size=decoder, size=hidden)
         self.inference_network = (
-            InferenceNetwork(embedding, config.inference_network, dropout=config.dropout)
+            InferenceNetwork(
+                embedding,
+                config.inference_network,
+                alignment=config.alignment,
+                context_size=hidden,
+                dropout=config.dropout,
+            )
             if needs_posterior
             else None
         )
@@ -112,10 +119,11 @@ class TranslationModel(nn.Module):
     def step(
         self, memory: Memory, state: DecoderState, tokens: Tensor
     ) -> tuple[Latent, Tensor, DecoderState]:
-        """Read one word: the prior over positions and the projected query of what comes next.
+        """Read one word: the prior of the latent and the projected query of what comes next.
 
         Tokens [B] give a prior over [B,1,S] and queries [B,1,H]. Tokens [B,W] are W hypotheses for each
         sentence, which share its memory: state rows are B·W, sentence by sentence, and the prior is [B,W,S].
+        The prior of a latent context is [B,1,H] or [B,W,H].
         """
         if tokens.dim() == 1:
             tokens = tokens[:, None]
@@ -124,14 +132,19 @@ class TranslationModel(nn.Module):
             inputs = torch.cat([inputs, state.feed], dim=-1)
         output, hidden, cell = self.decoder.one_step(inputs, state)
         queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
-        prior = self.alignment(self.score.from_keys(queries, memory.keys), memory.mask)
-        feed = None if state.feed is None else torch.bmm(prior.mean(), memory.states).flatten(0, 1)
+        scores = self.score.from_keys(queries, memory.keys)
+        prior = self.latent(scores, queries, memory.values, memory.mask)
+        feed = None if state.feed is None else torch.bmm(prior.alignment_probs(), memory.states).flatten(0, 1)
         return prior, self.query(queries), DecoderState(hidden, cell, feed)
 
     def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
         """f for projected queries [B,T,H] as `step` gives them."""
         head = SoftmaxHead(self.output)
-        return ContextLikelihood(head, memory.values, queries, targets, width=self.output.out_features)
+        return self.latent.likelihood(head, memory.values, queries, targets, width=self.output.out_features)
+
+    def example_prior(self) -> Latent:
+        """A prior over one position, to see what kind it is."""
+        return self.latent.example()
 
     # --- whole batches: what training needs ---
 
@@ -139,11 +152,10 @@ class TranslationModel(nn.Module):
         """Prior, likelihood and (where asked) posterior of every target position of a batch."""
         memory = self.encode(batch.source, batch.source_mask)
         outputs, scores = self._read_targets(memory, batch.target_input)
-        prior = self.alignment(scores, memory.mask)
         return AlignmentProblem(
-            prior=prior,
+            prior=self.latent(scores, outputs, memory.values, memory.mask),
             likelihood=self.likelihood(memory, self.query(outputs), batch.target),
-            posterior=self.posterior(batch) if with_posterior else None,
+            posterior=self.posterior(batch, memory) if with_posterior else None,
             weights=batch.target_mask,
         )
 
@@ -161,11 +173,11 @@ class TranslationModel(nn.Module):
             output, layers = stepper.step(number, feed, layers)
             outputs.append(self.dropout(output)[:, None])  # [B,1,D]
             scores.append(self.score.from_keys(outputs[-1], memory.keys))  # [B,1,S]
-            feed = torch.bmm(self.alignment(scores[-1], memory.mask).mean(), memory.states).squeeze(1)
+            feed = torch.bmm(self.latent.attention(scores[-1], memory.mask), memory.states).squeeze(1)
         return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)
 
-    def posterior(self, batch: Batch) -> Latent:
-        """q(z | x, y) over [B,T,S] by the inference network."""
+    def posterior(self, batch: Batch, memory: Memory) -> Latent:
+        """q(z | x, y) over [B,T,S] by the inference network; a latent context is one of the memory's values."""
         if self.inference_network is None:
             raise UserError(
                 "model: it has no inference network; train with an objective that uses a posterior"
@@ -173,8 +185,9 @@ class TranslationModel(nn.Module):
         # the network reads the word vectors without training them: θ learns from the generative model alone
         source = F.embedding(batch.source, self.source_embedding.weight.detach())
         target = F.embedding(batch.target, self.target_embedding.weight.detach())
-        scores = self.inference_network(source, batch.source_mask, target, batch.target_mask)
-        return self.alignment(scores, batch.source_mask)
+        return self.inference_network(
+            source, batch.source_mask, target, batch.target_mask, values=memory.values
+        )
 
     def theta(self) -> list[nn.Parameter]:
         """Parameters of the generative model."""

@@ -67,8 +67,7 @@ class Translator:
 
     @property
     def _categorical(self) -> bool:
-        scores = torch.zeros(1, 1, 1, device=self.device)
-        return isinstance(self.model.alignment(scores, None), Categorical)
+        return isinstance(self.model.example_prior(), Categorical)
 
     def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
         """The n best translations of every sentence; an empty sentence has the empty translation."""

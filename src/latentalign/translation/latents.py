@@ -1,0 +1,106 @@
+"""What is latent in a step of the translator: where to look, or the context that is seen.
+
+Both take the same scores and give a distribution together with the likelihood that reads its draws, so the
+model and the inference network hold one of them and never ask which. One and the same class makes the prior
+(its weights belong to θ) and the posterior (its weights belong to φ).
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from latentalign.alignment.checks import check_positive
+from latentalign.alignment.context import GaussianContext, VectorLikelihood
+from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
+
+MINIMUM_SCALE = (
+    0.01  # of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞
+)
+
+
+class LatentAlignment(nn.Module):
+    """z is an alignment, one position or a mixture of them; it has no weights beyond the scores'."""
+
+    likelihood = ContextLikelihood
+
+    def __init__(self, distribution: Callable[[Tensor, Tensor | None], Latent]) -> None:
+        super().__init__()
+        self.distribution = distribution
+
+    def forward(self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor | None) -> Latent:
+        """The distribution by scores [B,T,S]; queries [B,T,Q] and values [B,S,H] do not matter here."""
+        return self.distribution(scores, mask)
+
+    def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """The expected alignment [B,T,S] alone."""
+        return self.distribution(scores, mask).mean()
+
+    def example(self) -> Latent:
+        """A distribution over one position, to see what kind it is."""
+        return self.distribution(torch.zeros(1, 1, 1), None)
+
+
+class LatentContext(nn.Module):
+    """The context is latent: N(Σ_i a_i x_i, σ²) in the space that f reads, a = softmax of the scores.
+
+    The deviation is learnt from the query, feature by feature: σ = minimum + softplus(V x̃ + b), near `scale`
+    before training.
+    """
+
+    likelihood = VectorLikelihood
+
+    def __init__(
+        self, query_size: int, size: int, *, scale: float = 0.1, normalizer: str = "softmax"
+    ) -> None:
+        super().__init__()
+        check_positive("scale", scale, hint="contexts are of size 1 or so; try 0.1")
+        self.scale = nn.Linear(query_size, size)
+        self.normalizer = normalizer
+        # a constant and no bias: whatever initialises the weights, the noise starts small
+        self.shift = math.log(math.expm1(max(scale - MINIMUM_SCALE, MINIMUM_SCALE)))
+
+    def forward(
+        self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor | None
+    ) -> GaussianContext:
+        """The distribution [B,T,H] by scores [B,T,S] over values [B,S,H] and queries [B,T,Q]."""
+        attention = Categorical.from_scores(scores, mask, normalizer=self.normalizer)
+        scale = MINIMUM_SCALE + F.softplus(self.scale(queries) + self.shift)  # [B,T,H]
+        return GaussianContext.around(attention, values, scale)
+
+    def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """The attention weights [B,T,S] alone."""
+        return Categorical.from_scores(scores, mask, normalizer=self.normalizer).probs
+
+    def example(self) -> GaussianContext:
+        """A distribution over one position, to see what kind it is."""
+        weight = self.scale.weight  # [H,Q]
+        zeros = [weight.new_zeros(1, 1, size) for size in (1, weight.shape[1], weight.shape[0])]
+        return self(*zeros, None)
+
+
+LATENTS: dict[str, Callable[..., Any]] = {**DISTRIBUTIONS, "gaussian-context": LatentContext}
+
+
+def build_latent(
+    config: str | dict[str, Any], *, query_size: int, size: int
+) -> LatentAlignment | LatentContext:
+    """What `model.alignment` names, for queries [B,T,query_size] and contexts of `size` features."""
+    factory, options = choose_part(
+        "alignment", LATENTS, config, skip=("scores", "mask", "query_size", "size")
+    )
+    if factory is LatentContext:
+        return LatentContext(query_size, size, **options)
+    return LatentAlignment(partial(factory, **options))
+
+
+def check_latent(config: str | dict[str, Any]) -> None:
+    """Raise ConfigError for what `build_latent` would not understand."""
+    with torch.random.fork_rng(devices=[]):  # weights of no consequence
+        build_latent(config, query_size=1, size=1).example()
