@@ -132,7 +132,7 @@ class Supervisor(Callback):
             self.inference,
             device=module.device,
             seed=module.seed,
-            with_posterior=module.schedule.needs_posterior,
+            with_posterior=module.phase.needs_posterior,  # before that q is untrained, and costs an enumeration
             world=module.world,
         )
         verdict = self.learning.judge(
