@@ -142,7 +142,37 @@ class Enumerate(Estimator):
         return Expectation(value.detach(), value, dropped=1 - mass.detach())
 
     def prepare(self, likelihood: Likelihood, support: Tensor) -> Likelihood:
+        if self.prune > 0:
+            return _TableWithoutGraph(likelihood, support)
         return TableLikelihood(likelihood.everywhere(support))
+
+
+class _TableWithoutGraph(Likelihood):
+    """A likelihood that, detached, is a table made once; with a graph only the pairs asked for are evaluated."""
+
+    def __init__(self, inner: Likelihood, support: Tensor) -> None:
+        self.inner, self.support = inner, support
+
+    @property
+    def shape(self) -> torch.Size | None:
+        return self.inner.shape
+
+    @property
+    def is_probability(self) -> bool:
+        return self.inner.is_probability
+
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        return self.inner.pairs(example, step, position)
+
+    def everywhere(self, mask: Tensor) -> Tensor:
+        return self.inner.everywhere(mask)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        return self.inner.mixture(z)
+
+    def detach(self) -> TableLikelihood:
+        with torch.no_grad():
+            return TableLikelihood(self.inner.everywhere(self.support))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,20 @@ def _relaxed(name: str, alignment: Any, label: str) -> Spec:
     )
 
 
+def _gaussian_context() -> Spec:
+    """Soft attention places the mean first (its noise stands still), then q learns alone, then both."""
+    return Spec(
+        "gaussian-context",
+        "variational",
+        "pathwise",
+        RELAXED,
+        needs_posterior=True,
+        inference={"objective": RELAXED, "train": "phi"},
+        model={"alignment": "gaussian-context"},
+        labels={"samples": 1, "alignment": "Gaussian context"},
+    )
+
+
 def _leave_one_out(samples: int) -> Spec:
     estimator = {"name": "reinforce", "samples": samples, "baseline": "leave-one-out"}
     return _variational(
@@ -61,9 +75,9 @@ _ROWS = (
         "vimco", "vimco", "importance", {"name": "vimco", "samples": 5}, needs_posterior=True,
         labels={"samples": 5},
     ),
-    Spec("svi", "svi", "enumerate", {"name": "svi", "steps": 10, "start": "prior"}, labels={"steps": 10}),
+    Spec("svi", "svi", "enumerate", {"name": "svi", "steps": 10, "start": "prior", "estimator": ENUMERATED}, labels={"steps": 10}),
     Spec(
-        "semi-amortised", "semi-amortised", "enumerate", {"name": "svi", "steps": 2, "start": "posterior"},
+        "semi-amortised", "semi-amortised", "enumerate", {"name": "svi", "steps": 2, "start": "posterior", "estimator": ENUMERATED},
         needs_posterior=True, labels={"steps": 2},
     ),
     _leave_one_out(2),
@@ -74,6 +88,7 @@ _ROWS = (
         needs_posterior=True, model={"alignment": {"name": "categorical", "normalizer": "sparsemax"}},
         labels={"alignment": "sparsemax"},
     ),
+    _gaussian_context(),
 )  # fmt: skip
 
 SPECS: dict[str, Spec] = {spec.name: spec for spec in _ROWS}
@@ -83,5 +98,5 @@ TABLE1 = (
 TABLE2 = tuple(name for name in TABLE1 if name != "relaxed")  # K-max needs a categorical prior
 TABLE3 = (
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
-    "logistic-normal", "sparsemax",
+    "logistic-normal", "sparsemax", "gaussian-context",
 )  # fmt: skip
