@@ -4,7 +4,7 @@ python -m benchmarks.scale                      # measures here, prints the tabl
 python -m benchmarks.scale --measured docs/results/scale.json       # prints them from figures measured before
 
 Measured: the parameters of the model of the recipe wmt17-en-de (so the bytes of a gradient), the time of a training
-step against its number of target tokens, and the time of an all-reduce of such a gradient between two processes.
+step against its number of target tokens, and what an all-reduce of such a gradient costs two processes here.
 Assumed: what stands in `benchmarks/scale_model.py`, nothing else.
 """
 
@@ -123,9 +123,9 @@ def _reduce(rank: int, port: int, count: int, rounds: int, pipe: Any) -> None:
     times = []
     for _ in range(rounds + 1):
         distributed.barrier()
-        started = time.perf_counter()
+        started = time.process_time()
         distributed.all_reduce(tensor)
-        times.append(time.perf_counter() - started)
+        times.append(time.process_time() - started)
         tensor.fill_(1.0)
     if rank == 0:
         pipe.send(statistics.median(times[1:]))
@@ -133,7 +133,7 @@ def _reduce(rank: int, port: int, count: int, rounds: int, pipe: Any) -> None:
 
 
 def measure_all_reduce(count: int, rounds: int) -> float:
-    """Seconds for an all-reduce of that many numbers between two processes of this machine."""
+    """Processor seconds of each of two processes here for an all-reduce of that many numbers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -172,7 +172,10 @@ def main() -> None:
         }
         report("scale", {**figures, "assumptions": asdict(assumptions)}, options.json)
     size = figures["steps"]["variational"]["parameters"] * 4 / 1e6
-    print(f"gradient {size:,.0f} MB; all-reduce between two processes here {figures['all_reduce']:.3f} s")
+    cost = figures["all_reduce"]
+    print(
+        f"gradient {size:,.0f} MB; its all-reduce costs each of two processes here {cost:.2f} processor seconds"
+    )
     for name, found in figures["steps"].items():
         print(
             f"{name}: {1e3 * found['seconds_a_token']:.2f} ms a token + {1e3 * found['seconds_fixed']:.0f} ms a step"
