@@ -122,7 +122,7 @@ def tables(figures: dict[str, Any], assumptions: Assumptions) -> str:
         lines += time_table(measured, device, tokens, assumptions)
     lines += [
         "",
-        f"Global batch, in target tokens, from which computing takes {WORTHWHILE:.0%} of the time:",
+        f"Global batch, in target tokens, from which computing takes {100 * WORTHWHILE:.0f} % of the time:",
         "",
         "| network | 8 cores | 64 cores | 8 GPUs | 64 GPUs |",
         "|---|---|---|---|---|",
