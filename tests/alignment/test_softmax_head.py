@@ -3,9 +3,20 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from latentalign.alignment import ConfigError, ContextLikelihood, Elbo, Marginal, Soft, proposition1
+from latentalign.alignment import (
+    Categorical,
+    ConfigError,
+    ContextLikelihood,
+    Elbo,
+    Marginal,
+    Soft,
+    Wake,
+    proposition1,
+)
 from latentalign.alignment import softmax_head as module
+from latentalign.alignment.objectives import Objective
 from latentalign.alignment.softmax_head import SoftmaxHead
 from tests import oracles
 from tests.alignment import problems
@@ -69,6 +80,67 @@ def test_values_and_gradients_are_those_of_plain_operations(name: str, activatio
             strict=True,
         ):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("name", REQUESTS)
+def test_pairs_without_an_upstream_gradient_may_be_left_out(name: str) -> None:
+    setting = Setting()
+    found, expected = (REQUESTS[name](f) for f in (setting.fast, setting.plain))
+    slopes = torch.randn(found.shape, dtype=DOUBLE)
+    slopes = torch.where(torch.arange(slopes.numel()).view(slopes.shape) % 3 == 0, slopes, 0.0)
+    for a, b in zip(
+        setting.gradients((found * slopes).sum()), setting.gradients((expected * slopes).sum()), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+    assert all((part == 0).all() for part in setting.gradients((found * 0.0).sum()))
+
+
+class Products(TorchDispatchMode):
+    """Counts rows that are multiplied with a matrix of V rows or columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func.overloadpacket is torch.ops.aten.addmm and args[2].shape == (HIDDEN, VOCABULARY):
+            self.rows += args[1].shape[0]
+        elif func.overloadpacket is torch.ops.aten.mm and args[1].shape == (VOCABULARY, HIDDEN):
+            self.rows += args[0].shape[0]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("blocks")
+def test_the_backward_pass_costs_what_has_a_gradient() -> None:
+    setting = Setting()
+    found = REQUESTS["everywhere"](setting.fast)
+    slopes = (torch.arange(60).view(found.shape) % 6 == 0).to(DOUBLE)  # 10 of 60 pairs
+    with Products() as products:
+        setting.gradients((found * slopes).sum())
+    assert products.rows == (10 if module.KEPT_ELEMENTS else 20)  # to the hidden layer; and logits once more
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("objective", [Marginal(prune=0.05), Wake(prune=0.05)])
+def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(objective: Objective) -> None:
+    setting = Setting(scale=3.0)
+    assert setting.fast.is_lazy
+    assert not setting.plain.is_lazy
+    scores = torch.randn(2, 3, 4, 5, dtype=DOUBLE, requires_grad=True)
+    bounds, slopes = [], []
+    for f in (setting.fast, setting.plain):
+        prior, posterior = (Categorical.from_scores(3 * part) for part in scores)
+        bounds.append(objective(prior, f, posterior=posterior if objective.needs_posterior else None))
+        surrogate = bounds[-1].surrogate.sum()
+        slopes.append(
+            (*torch.autograd.grad(surrogate, scores, retain_graph=True), *setting.gradients(surrogate))
+        )
+    assert bounds[0].diagnostics["dropped_mass"].max() > 1e-3  # something is pruned
+    torch.testing.assert_close(bounds[0].value, bounds[1].value)
+    torch.testing.assert_close(bounds[0].diagnostics, bounds[1].diagnostics)
+    for a, b in zip(*slopes, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.usefixtures("blocks")

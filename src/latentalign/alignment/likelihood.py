@@ -33,6 +33,14 @@ class Likelihood(ABC):
         """Whether f ≤ 1 is known (outputs are discrete): pruning skips positions on the strength of it."""
         return False
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether pairs with an upstream gradient of 0 cost nothing in the backward pass.
+
+        Then the pairs that matter may be chosen after all have been evaluated, and none is evaluated twice.
+        """
+        return False
+
     def check_fit(self, prior: torch.Size) -> None:
         """Refuse alignments over another memory: a position beyond it would read the next example's."""
         if self.shape is not None and prior != self.shape:
@@ -167,6 +175,10 @@ class ContextLikelihood(Likelihood):
     @property
     def is_probability(self) -> bool:
         return self.has_logits
+
+    @property
+    def is_lazy(self) -> bool:
+        return isinstance(self.head, SoftmaxHead) and self.head.is_lazy(self.values)
 
     def _probe(self) -> Tensor | Distribution:
         with torch.no_grad():

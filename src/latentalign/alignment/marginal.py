@@ -42,35 +42,45 @@ def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
 
 
 def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMarginal:
-    """∇log Σ p f = Σ r ∇log(p f): find r without a graph, then differentiate only the pairs with r > ε.
+    """∇log Σ p f = Σ r ∇log(p f): find r, then differentiate only the pairs with r > ε.
 
     f ≤ 1, so r_i ≤ p_i / Σ_seen p f: after a first look at the likeliest positions, every position with
     p_i < ε Σ_seen p f is known to be below ε and is never evaluated. (A density may exceed 1; then all are
-    evaluated, without a graph.) The prior's own gradient is cheap and uses every responsibility found.
+    evaluated.) The prior's own gradient is cheap and uses every responsibility found.
     """
-    log_prior = prior.log_probs
+    log_prior = prior.log_probs.detach()
+    first = _top(log_prior, FIRST_LOOK) & prior.support
+    f_first = _look(likelihood, first)
+    second = prior.support & ~first
+    if likelihood.is_probability:
+        seen_so_far = masked_logsumexp(log_prior + f_first.detach(), first)
+        second &= log_prior > seen_so_far[..., None] + math.log(prune)
+    log_f = f_first + _look(likelihood, second)  # [B,T,S]
+    seen = first | second
     with torch.no_grad():
-        first = _top(log_prior, FIRST_LOOK) & prior.support
-        log_f = likelihood.everywhere(first)
-        seen_so_far = masked_logsumexp(log_prior + log_f, first)
-        second = prior.support & ~first
-        if likelihood.is_probability:
-            second &= log_prior > seen_so_far[..., None] + math.log(prune)
-        log_f = log_f + likelihood.everywhere(second)
-        seen = first | second
-        value = masked_logsumexp(log_prior + log_f, seen)  # [B,T]
         joint = (log_prior + log_f).masked_fill(~seen, -torch.inf)
+        value = joint.logsumexp(dim=-1)  # [B,T]
         responsibilities = (joint - value[..., None]).exp()
         kept = (responsibilities > prune) | _top(joint, 1)
+        left_out = responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
         unseen = prior.probs.masked_fill(seen, 0.0).sum(dim=-1)
         # what was not evaluated adds at most its prior mass to the sum
         share = torch.sigmoid(unseen.log() - value)
-        dropped = share + (1 - share) * responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
+        dropped = share + (1 - share) * left_out
         expected = _expected(responsibilities, log_f)
-    differentiable = likelihood.everywhere(kept)
-    terms = responsibilities * (zero_where_masked(log_prior, seen) + differentiable)
+    if not likelihood.is_lazy:
+        log_f = likelihood.everywhere(kept)
+    terms = responsibilities * zero_where_masked(prior.log_probs, seen)
+    # a pair that is not kept has the gradient 0, which a lazy likelihood does not follow
+    terms = terms + responsibilities.masked_fill(~kept, 0.0) * zero_where_masked(log_f, kept)
     twin = terms.sum(dim=-1)
     return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
+
+
+def _look(likelihood: Likelihood, mask: Tensor) -> Tensor:
+    """log f at the True pairs; with a graph where only those that turn out to matter will cost anything."""
+    with torch.set_grad_enabled(torch.is_grad_enabled() and likelihood.is_lazy):
+        return likelihood.everywhere(mask)
 
 
 def _expected(responsibilities: Tensor, log_f: Tensor) -> Tensor:

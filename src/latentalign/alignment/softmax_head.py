@@ -15,7 +15,9 @@ from latentalign.alignment.errors import ConfigError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 BLOCK_ELEMENTS = 2**19  # logits of one block: 2 MB in float32
-KEPT_ELEMENTS = 2**22  # exponentials kept for the backward pass instead of computing them again
+# exponentials of one request kept for the backward pass, 64 MB in float32: writing and reading one takes a seventh of
+# the time of computing it again
+KEPT_ELEMENTS = 2**24
 
 
 class SoftmaxHead:
@@ -32,6 +34,10 @@ class SoftmaxHead:
     def __call__(self, context: Tensor, query: Tensor) -> Tensor:
         return self.output(self.activation(context + query))
 
+    def is_lazy(self, values: Tensor) -> bool:
+        """Whether these values go through the blocks, whose backward pass leaves out pairs without a gradient."""
+        return values.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+
     def log_prob(
         self, values: Tensor, queries: Tensor, rows: tuple[Tensor, Tensor], targets: Tensor
     ) -> Tensor:
@@ -39,7 +45,7 @@ class SoftmaxHead:
         bias = self.output.bias
         if bias is None:
             bias = self.output.weight.new_zeros(self.output.out_features)
-        if torch.is_autocast_enabled(values.device.type) or values.device.type != "cpu":
+        if not self.is_lazy(values):
             return _plain(values, queries, self.output.weight, bias, rows, targets, self.activation)
         inputs = (values, queries, self.output.weight, bias, *rows, targets, self.activation)
         result: Tensor = _PairLogProb.apply(*inputs)  # type: ignore[no-untyped-call]
@@ -67,7 +73,10 @@ def _blocks(count: int, width: int) -> Iterator[slice]:
 
 
 class _PairLogProb(torch.autograd.Function):
-    """Block by block; keeps the exponentials of a small request and recomputes those of a large one."""
+    """Block by block; keeps the exponentials of a small request and recomputes those of a large one.
+
+    The backward pass leaves out pairs whose upstream gradient is 0: whoever evaluates many and uses few pays for few.
+    """
 
     @staticmethod
     def forward(
@@ -83,30 +92,29 @@ class _PairLogProb(torch.autograd.Function):
     ) -> Tensor:
         count, width = targets.shape[0], weight.shape[0]
         result = values.new_empty(count)
-        shift = values.new_empty(count, 1)  # log Σ exp of each row's logits
         keep = any(ctx.needs_input_grad[:4]) and count * width <= KEPT_ELEMENTS
-        kept = []
-        buffer: Tensor | None = None
+        kept = values.new_empty(count, width) if keep else None
+        # what makes probabilities of the exponentials that were kept (a sum) or of logits (its logarithm)
+        normalizer = values.new_empty(count, 1)
+        buffer = _Buffer(values, width)
         for block in _blocks(count, width):
             hidden = _hidden(values, queries, value_rows[block], query_rows[block], activation)
-            if keep or buffer is None or buffer.shape[0] != hidden.shape[0]:
-                buffer = values.new_empty(hidden.shape[0], width)
-            logits = torch.mm(hidden, weight.t(), out=buffer).add_(bias)
+            place = buffer.rows(hidden.shape[0]) if kept is None else kept[block]
+            logits = torch.addmm(bias, hidden, weight.t(), out=place)
             picked = logits.gather(1, targets[block, None])
             largest = logits.amax(dim=1, keepdim=True)
             total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
-            shift[block] = largest + total.log()
-            result[block] = (picked - shift[block])[:, 0]
-            if keep:
-                kept.append((logits, total))
-        ctx.save_for_backward(values, queries, weight, bias, value_rows, query_rows, targets, shift)
+            shift = largest + total.log()
+            result[block] = (picked - shift)[:, 0]
+            normalizer[block] = shift if kept is None else total
+        ctx.save_for_backward(values, queries, weight, bias, value_rows, query_rows, targets, normalizer)
         ctx.kept, ctx.activation = kept, activation
         return result
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        values, queries, weight, bias, value_rows, query_rows, targets, shift = ctx.saved_tensors
-        activation = ctx.activation
+        values, queries, weight, bias, value_rows, query_rows, targets, normalizer = ctx.saved_tensors
+        activation, kept = ctx.activation, ctx.kept
         if torch.is_grad_enabled():  # somebody wants second derivatives
             inputs = [values, queries, weight, bias]
             wanted = [tensor for tensor, need in zip(inputs, ctx.needs_input_grad, strict=False) if need]
@@ -114,31 +122,45 @@ class _PairLogProb(torch.autograd.Function):
             found = iter(torch.autograd.grad(result, wanted, upstream, create_graph=True, allow_unused=True))
             return (*(next(found) if need else None for need in ctx.needs_input_grad[:4]), *(None,) * 4)
         slopes = [torch.zeros_like(tensor) for tensor in (values, queries, weight, bias)]
-        buffer: Tensor | None = None
-        for number, block in enumerate(_blocks(targets.shape[0], weight.shape[0])):
+        live = upstream.nonzero()[:, 0]
+        buffer = _Buffer(values, weight.shape[0])
+        for block in _blocks(live.shape[0], weight.shape[0]):
+            pairs = live[block]
+            of_value, of_query = value_rows[pairs], query_rows[pairs]
             with torch.enable_grad():
-                joined = values.index_select(0, value_rows[block]) + queries.index_select(
-                    0, query_rows[block]
-                )
+                joined = values.index_select(0, of_value) + queries.index_select(0, of_query)
                 joined = joined.detach().requires_grad_()
                 hidden = activation(joined)
-            scale = -upstream[block, None]
-            if ctx.kept:
-                probs, total = ctx.kept[number]
-                probs = probs * (scale / total)
+            scale = -upstream[pairs, None]
+            probs = buffer.rows(pairs.shape[0])
+            if kept is None:
+                torch.addmm(bias, hidden.detach(), weight.t(), out=probs)
+                probs.sub_(normalizer[pairs]).exp_().mul_(scale)
             else:
-                if buffer is None or buffer.shape[0] != hidden.shape[0]:
-                    buffer = values.new_empty(hidden.shape[0], weight.shape[0])
-                probs = torch.mm(hidden.detach(), weight.t(), out=buffer).add_(bias)
-                probs = probs.sub_(shift[block]).exp_().mul_(scale)
+                torch.index_select(kept, 0, pairs, out=probs)
+                probs.mul_(scale / normalizer[pairs])
             # gradient of the logits: upstream · (one-hot − probabilities)
-            probs.scatter_add_(1, targets[block, None], -scale)
+            probs.scatter_add_(1, targets[pairs, None], -scale)
             slopes[2].addmm_(probs.t(), hidden.detach())
             slopes[3].add_(probs.sum(dim=0))
             (through,) = torch.autograd.grad(hidden, joined, probs @ weight)
-            slopes[0].index_add_(0, value_rows[block], through)
-            slopes[1].index_add_(0, query_rows[block], through)
+            slopes[0].index_add_(0, of_value, through)
+            slopes[1].index_add_(0, of_query, through)
         return (*slopes, *(None,) * 4)
+
+
+class _Buffer:
+    """One block's memory, used again for every block."""
+
+    def __init__(self, like: Tensor, width: int) -> None:
+        self._like, self._width = like, width
+        self._memory: Tensor | None = None
+
+    def rows(self, count: int) -> Tensor:
+        """Room for `count` rows; what was there is overwritten. The first block is the largest."""
+        if self._memory is None:
+            self._memory = self._like.new_empty(count, self._width)
+        return self._memory[:count]
 
 
 def _hidden(
