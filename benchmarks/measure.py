@@ -1,8 +1,8 @@
 """Time and peak memory of a function, in a process of its own so that no measurement colours the next."""
 
+import contextlib
 import json
 import multiprocessing
-import resource
 import statistics
 import sys
 import time
@@ -10,10 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from latentalign.reports.cost import peak_memory
 
-def peak_mebibytes() -> float:
-    """The largest resident size of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+LONG = 10.0  # seconds; a call that takes longer is made once
+
+
+def forget_peak() -> None:
+    """Let the largest memory so far be what is in use now, where the system can do so."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _child(
@@ -23,20 +28,29 @@ def _child(
 
     torch.set_num_threads(threads)
     run = make(**arguments)
-    before = peak_mebibytes()
-    run()  # the first call pays for allocations and is not timed
+    forget_peak()
+    before = peak_memory()
     times = []
+    start = time.perf_counter()
+    run()  # the first call pays for allocations and is not timed,
+    first = time.perf_counter() - start
+    if first > LONG:  # unless that is nothing beside its length
+        times, rounds = [first], 0
     for _ in range(rounds):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    pipe.send({"seconds": statistics.median(times), "extra_mib": peak_mebibytes() - before})
+    peak = peak_memory()
+    pipe.send({"seconds": statistics.median(times), "extra_mib": peak - before, "peak_mib": peak})
 
 
 def measure(
     make: Callable[..., Callable[[], Any]], *, rounds: int = 5, threads: int = 2, **arguments: Any
 ) -> dict[str, float]:
-    """Median seconds of a call and its memory beyond its inputs. `make(**arguments)` returns the call."""
+    """Median seconds of a call, its memory beyond its inputs, and the largest memory of the whole process.
+
+    `make(**arguments)` returns the call.
+    """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(make, arguments, rounds, threads, sender))

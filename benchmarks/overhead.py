@@ -20,6 +20,7 @@ import yaml
 
 from benchmarks.distributed import recipe as recipe_values
 from benchmarks.measure import report
+from latentalign.reports.cost import BareLoop
 from latentalign.training.fit import train
 from latentalign.training.folders import prepare
 from latentalign.training.recipes import Recipe, build_recipe
@@ -34,19 +35,14 @@ def bare_loop(recipe: Recipe, folder: Path) -> list[float]:
     schedule = schedule_of(recipe)
     torch.manual_seed(1)
     model = recipe.task.build_model(recipe.model, prepared.assets, needs_posterior=schedule.needs_posterior)
-    objective = schedule.last.objective
-    parameters = [*model.theta(), *model.phi()]
-    optimizer = torch.optim.Adam(parameters, lr=recipe.training.learning_rate, fused=True)
+    training = recipe.training
+    loop = BareLoop(
+        model, schedule.last.objective, learning_rate=training.learning_rate, clip=training.gradient_clip
+    )
     times = []
     for indices in prepared.train.plan(0, recipe.seed):
         started = time.process_time()
-        problem = model.problem(prepared.train.collate(indices), with_posterior=objective.needs_posterior)
-        bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
-        loss = -(bound.surrogate * problem.weights).sum() / problem.weights.sum()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 5.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        loop.step(prepared.train.collate(indices))
         times.append(time.process_time() - started)
     return times
 

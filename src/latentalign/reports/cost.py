@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from latentalign.alignment.bound import Bound
 from latentalign.errors import UserError
 from latentalign.reports.jobs import ONE_THREAD, python
 from latentalign.training.folders import prepare_again
@@ -34,37 +35,70 @@ def cost_of_run(folder: Path) -> dict[str, Any]:
     return found
 
 
+class BareLoop:
+    """Training steps as the trainer takes them, without the trainer: what costs time in them is the model's."""
+
+    def __init__(
+        self, model: Any, objective: Any, *, learning_rate: float, clip: float = 0.0, seed: int = 0
+    ) -> None:
+        self.model, self.objective, self.clip = model.train(), objective, clip
+        self.parameters = list(model.parameters())
+        self.optimizer = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
+        self.generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+
+    def step(self, batch: Any) -> tuple[float, Bound]:
+        """Forward, backward, clip and update; the number of outputs and their bound."""
+        needs_posterior = self.objective.needs_posterior
+        problem = self.model.problem(batch, with_posterior=needs_posterior)
+        bound = self.objective(
+            problem.prior, problem.likelihood, posterior=problem.posterior, generator=self.generator
+        )
+        weights = problem.weights.to(bound.surrogate.dtype)
+        outputs = weights.sum()
+        (-(bound.surrogate * weights).sum() / outputs).backward()
+        if self.clip > 0:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return float(outputs), bound
+
+
 def take_steps(folder: Path, steps: int = STEPS) -> dict[str, Any]:
     """Train the last phase's objective for a few steps on batches of all lengths, the longest included."""
     run = load_run(folder)
-    phase, model = run.schedule.last, run.model
     with prepare_again(run.config, folder, lambda text: None) as prepared:
-        plan = prepared.train.plan(-1, 0)
-        chosen = [plan[round(n * (len(plan) - 1) / max(steps - 1, 1))] for n in range(steps)]
-        batches = [prepared.train.collate(indices) for indices in chosen]
-    generator = torch.Generator().manual_seed(0)
-    torch.manual_seed(0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=run.config.training.learning_rate, fused=True)
-    model.train()
+        batches = spread_batches(prepared.train, steps)
+    training = run.config.training
+    loop = BareLoop(
+        run.model,
+        run.schedule.last.objective,
+        learning_rate=training.learning_rate,
+        clip=training.gradient_clip,
+    )
     outputs, seconds = 0.0, 0.0
     for number, batch in enumerate([batches[0], *batches]):
         started = time.process_time()
-        problem = model.problem(batch, with_posterior=phase.needs_posterior)
-        bound = phase.objective(
-            problem.prior, problem.likelihood, posterior=problem.posterior, generator=generator
-        )
-        weights = problem.weights.to(bound.surrogate.dtype)
-        (-(bound.surrogate * weights).sum() / weights.sum()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        count, _ = loop.step(batch)
         if number > 0:  # the first one also pays for what torch sets up once
             seconds += time.process_time() - started
-            outputs += float(weights.sum())
+            outputs += count
     return {"tokens_per_second": round(outputs / seconds, 1), "peak_memory_mb": round(peak_memory(), 1)}
 
 
+def spread_batches(dataset: Any, count: int) -> list[Any]:
+    """That many batches, from the shortest to the longest."""
+    plan = dataset.plan(-1, 0)
+    chosen = [plan[round(n * (len(plan) - 1) / max(count - 1, 1))] for n in range(count)]
+    return [dataset.collate(indices) for indices in chosen]
+
+
 def peak_memory() -> float:
-    """The largest resident memory of this process so far, in megabytes."""
+    """The largest resident memory of this process so far, in MiB."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # what getrusage says begins with the size of the process that started this one
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest / 2**20 if sys.platform == "darwin" else largest / 2**10
 
