@@ -83,6 +83,11 @@ export function roving(container, items) {
   });
 }
 
+// A number that may be negative, with a proper minus sign.
+export function signed(value, digits) {
+  return value.toFixed(digits).replace("-", "−");
+}
+
 export function percent(value) {
   return value >= 0.9995 ? "1" : value >= 0.0005 ? value.toFixed(3) : value > 0 ? "<0.001" : "0";
 }

@@ -98,7 +98,7 @@ function overFacts(found) {
 function overRegions(found) {
   const names = ["prior", ...(found.evidence.some((one) => one.posterior !== null) ? ["posterior"] : [])];
   const source = found.picture ? address(found.run, state.image) : null;
-  const note = h("p", { class: "caption", role: "status", "aria-live": "polite", text: "Point at a region to see how much it counted." });
+  const note = h("p", { class: "caption", role: "status", "aria-live": "polite", text: "Point at a region, or use the arrow keys, to see how much it counted." });
   const figures = names.map((name) => h("figure", { class: "picture" }, regions(found, name, { source, palette: shown(), onpoint: (text) => (note.textContent = text) }), h("figcaption", { text: TITLES[name] + (name === "posterior" ? ` (${found.posterior_by})` : "") })));
   const picture = async () => {
     const embedded = source ? await dataAddress(source) : null;
@@ -114,12 +114,13 @@ function regions(found, name, { source, palette, title, onpoint }) {
   svg.append(source ? s("image", { [source.startsWith("data:") ? "embedded" : "href"]: source, width, height }) : s("rect", { width, height, fill: palette.line }));
   svg.append(s("rect", { width, height, fill: palette.paper, opacity: 0.45 }));
   const order = [...found.evidence].sort((a, b) => a[name] - b[name]);
+  const tell = (one) => onpoint(`${one.text}: ${name} ${percent(one[name])}`);
   for (const one of order) {
     const [x, y, right, bottom] = one.box;
     svg.append(s("rect", {
       x, y, width: right - x, height: bottom - y, stroke: palette.mark, "stroke-width": (0.4 + 1.1 * one[name]) * unit,
       "stroke-opacity": 0.12 + 0.88 * Math.sqrt(one[name]), fill: palette.mark, "fill-opacity": 0.3 * one[name],
-      onpointerenter: onpoint && (() => onpoint(`${one.text}: ${name} ${percent(one[name])}`)),
+      onpointerenter: onpoint && (() => tell(one)),
     }));
   }
   for (const one of order.slice(-3).filter((each) => each[name] >= 0.05)) {
@@ -129,8 +130,32 @@ function regions(found, name, { source, palette, title, onpoint }) {
       s("rect", { x, y, width: 11 * unit, height: 5.5 * unit, fill: palette.mark, "pointer-events": "none" }),
       s("text", { x: x + 5.5 * unit, y: y + 4.3 * unit, "font-size": 4.4 * unit, "text-anchor": "middle", fill: palette.over, "pointer-events": "none", text }));
   }
+  if (onpoint) walk(svg, order.reverse(), tell, unit);
   if (title) svg.append(s("text", { x: unit, y: height - unit, "font-size": 4.4 * unit, fill: palette.ink, text: title }));
   return svg;
+}
+
+// Arrow keys go from the region that counts most to the one that counts least.
+function walk(svg, order, tell, unit) {
+  const box = s("rect", { class: "cursor", fill: "none", "stroke-dasharray": `${2 * unit} ${unit}`, visibility: "hidden" });
+  let at = 0;
+  const show = () => {
+    const [x, y, right, bottom] = order[at].box;
+    for (const [key, value] of Object.entries({ x, y, width: right - x, height: bottom - y, visibility: "visible" })) box.setAttribute(key, value);
+    tell(order[at]);
+  };
+  svg.append(box);
+  svg.setAttribute("tabindex", "0");
+  svg.setAttribute("role", "application");
+  svg.addEventListener("focus", () => { if (svg.matches(":focus-visible")) show(); });
+  svg.addEventListener("blur", () => box.setAttribute("visibility", "hidden"));
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    at = Math.min(order.length - 1, Math.max(0, at + step));
+    show();
+  });
 }
 
 async function dataAddress(source) {

@@ -2,7 +2,7 @@
 
 import { Latest, post } from "./api.js";
 import { diagram, linkedWords } from "./diagram.js";
-import { field, h, select, sentence } from "./dom.js";
+import { field, h, select, sentence, signed } from "./dom.js";
 import { beside, exportBar } from "./exporting.js";
 import { cursor, describeCell, heatmap } from "./heatmap.js";
 import { printed } from "./palette.js";
@@ -88,7 +88,7 @@ function show(results, runs, found, kind) {
     linkedWords({ source: result.source_words, target: result.target_words, links: result.links }),
     h("div", { class: "scroll" }, svgs[n]),
     h("dl", {},
-      h("dt", { text: "log p per piece" }), h("dd", { text: result.score === null ? "–" : result.score.toFixed(4) }),
+      h("dt", { text: "log p per piece" }), h("dd", { text: result.score === null ? "–" : signed(result.score, 4) }),
       h("dt", { text: "mean entropy" }), h("dd", { text: `${mean(result.matrices.entropy[kind]).toFixed(3)} nats` }),
       h("dt", { text: "links by" }), h("dd", { text: found[n].aligned.by }))));
   results.replaceChildren(

@@ -1,7 +1,7 @@
 // A pair of sentences: prior and posterior side by side, where they disagree, and what each step would say.
 
 import { Latest, post } from "./api.js";
-import { field, h, select, sentence } from "./dom.js";
+import { field, h, select, sentence, signed } from "./dom.js";
 import { beside, exportBar } from "./exporting.js";
 import { cursor, describeCell, heatmap } from "./heatmap.js";
 import { nextPanel } from "./next.js";
@@ -88,7 +88,7 @@ function show(page, results, run, found) {
       worst.length > 0 && disagreements(result, tables, distance, worst, (row) => { pointer.move(row, 0); choose(row); }),
       h("div", { class: "row" },
         exportBar({ name: "alignment", json: () => found, pharaoh: () => result.pharaoh, picture: () => beside(pictures(printed())) }),
-        h("small", { text: `mean log p per piece ${result.score === null ? "–" : result.score.toFixed(4)}; entropy in nats` }))),
+        h("small", { text: `mean log p per piece ${result.score === null ? "–" : signed(result.score, 4)}; entropy in nats` }))),
     next,
   );
   choose(state.row >= 0 && state.row <= result.target_words.length ? state.row : worst[0] ?? 0);

@@ -2,7 +2,7 @@
 
 import { Latest, post } from "./api.js";
 import { diagram, linkedWords } from "./diagram.js";
-import { field, h, select, sentence } from "./dom.js";
+import { field, h, select, sentence, signed } from "./dom.js";
 import { exportBar } from "./exporting.js";
 import { printed } from "./palette.js";
 import { inference, set, state } from "./state.js";
@@ -82,7 +82,7 @@ function card(page, found, result) {
           name: "translation", json: () => ({ ...found, results: [result] }), pharaoh: () => chosen.pharaoh,
           picture: () => diagram({ ...words, palette: printed() }),
         }),
-        h("small", { text: `links by the ${LINKS[found.links_by]}; predicted by ${found.inference}; log p = ${chosen.log_prob.toFixed(3)}` })),
+        h("small", { text: `links by the ${LINKS[found.links_by]}; predicted by ${found.inference}; log p = ${signed(chosen.log_prob, 3)}` })),
     );
   };
   show(Math.min(state.alternative, best.length - 1));
@@ -93,5 +93,5 @@ function alternatives(best, chosen, onchoose) {
   return h("ol", { class: "alternatives", "aria-label": "Alternatives of the beam" }, best.map((one, number) =>
     h("li", {}, h("button", {
       type: "button", "aria-pressed": String(number === chosen), onclick: () => onchoose(number),
-    }, h("span", { dir: "auto", text: one.text || "(empty)" }), h("span", { class: "value", text: one.score.toFixed(4) })))));
+    }, h("span", { dir: "auto", text: one.text || "(empty)" }), h("span", { class: "value", text: signed(one.score, 4) })))));
 }
