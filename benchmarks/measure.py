@@ -34,7 +34,7 @@ def _child(
     start = time.perf_counter()
     run()  # the first call pays for allocations and is not timed,
     first = time.perf_counter() - start
-    if first > LONG:  # unless that is nothing beside its length
+    if first > LONG or rounds == 0:  # unless that is nothing beside its length
         times, rounds = [first], 0
     for _ in range(rounds):
         start = time.perf_counter()
