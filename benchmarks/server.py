@@ -104,15 +104,20 @@ async def _client(
     http: httpx.AsyncClient,
     until: float,
     latencies: list[float],
-    counts: dict[int, int],
+    counts: dict[str, int],
 ) -> None:
     place = number * 17
     while time.perf_counter() < until:
         body = {"sentences": [texts[place % len(texts)]], "beam": BEAM, "alignments": False}
         place += 1
         started = time.perf_counter()
-        answer = await http.post("api/translate", json=body)
-        counts[answer.status_code] = counts.get(answer.status_code, 0) + 1
+        try:
+            answer = await http.post("api/translate", json=body)
+        except httpx.TransportError as error:  # no answer at all; counted, and a failure at the end
+            name = type(error).__name__
+            counts[name] = counts.get(name, 0) + 1
+            continue
+        counts[str(answer.status_code)] = counts.get(str(answer.status_code), 0) + 1
         if answer.status_code == 200:
             latencies.append(time.perf_counter() - started)
         elif answer.status_code == 503:
@@ -122,7 +127,7 @@ async def _client(
 async def _load(address: str, texts: list[str], clients: int, seconds: float) -> dict[str, Any]:
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
     latencies: list[float] = []
-    counts: dict[int, int] = {}
+    counts: dict[str, int] = {}
     async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as http:
         await http.post("api/translate", json={"sentences": texts[:4], "beam": BEAM})  # warm
         started = time.perf_counter()
@@ -137,7 +142,7 @@ async def _load(address: str, texts: list[str], clients: int, seconds: float) ->
         "sentences_per_second": len(latencies) / spent,
         "p50_seconds": at(0.5),
         "p95_seconds": at(0.95),
-        "answers": {str(status): count for status, count in sorted(counts.items())},
+        "answers": dict(sorted(counts.items())),
     }
 
 
@@ -151,9 +156,9 @@ def measure(run: Path, *, batch: int, clients: int, seconds: float, threads: int
         found["sentences_per_cpu_second"] = done / (server.cpu_seconds() - before)
     finally:
         code = server.stop()
-    if code != 0 or set(found["answers"]) - {"200", "503"}:
+    if code != 0 or set(found["answers"]) - {"200", "503"} or not found["answers"].get("200"):
         raise SystemExit(
-            f"server: exit code {code}, answers {found['answers']}; expected 0 and only 200 or 503"
+            f"server: exit code {code}, answers {found['answers']}; expected 0, some 200, and else only 503"
         )
     return found
 
@@ -182,8 +187,11 @@ def main() -> None:
             f"{name:22}{found['sentences_per_second']:12.1f}{found['sentences_per_cpu_second']:9.1f}{found['p50_seconds']:8.2f}s{found['p95_seconds']:8.2f}s"
             f"   {found['answers']}"
         )
-    print(f"throughput: {ratio:.1f} times that of one request at a time")
-    report("server", {**asked, "together": together, "alone": alone, "ratio": ratio}, options.json)
+    cheaper = together["sentences_per_cpu_second"] / alone["sentences_per_cpu_second"]
+    print(f"throughput: {ratio:.1f} times that of one request at a time (at least 2 is asked for)")
+    print(f"a second of processor time does {cheaper:.1f} times as much, whatever else the machine does")
+    results = {"together": together, "alone": alone, "ratio": ratio, "ratio_by_processor_time": cheaper}
+    report("server", {**asked, **results}, options.json)
 
 
 if __name__ == "__main__":
