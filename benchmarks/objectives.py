@@ -78,6 +78,7 @@ def make(objective: Any, positions: int) -> Callable[[], None]:
             posterior = Categorical.from_scores(0.5 * bench.posterior(queries, memory))
         bound = chosen(prior, f, posterior=posterior, generator=generator)
         bench.zero_grad(set_to_none=True)
+        memory.grad = queries.grad = None  # as in a model, where they are not leaves
         (-bound.surrogate.mean()).backward()
 
     return run

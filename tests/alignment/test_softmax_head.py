@@ -57,11 +57,14 @@ REQUESTS = {
 }
 
 
-@pytest.fixture(params=["kept", "recomputed"])
+KEPT = {"kept": 10**9, "some": 40 * VOCABULARY, "recomputed": 0}  # some: one block of two
+
+
+@pytest.fixture(params=KEPT)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 32 pairs, so that a request needs several; their exponentials kept or computed again."""
     monkeypatch.setattr(module, "BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(module, "KEPT_ELEMENTS", 10**9 if request.param == "kept" else 0)
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", KEPT[request.param])
 
 
 @pytest.mark.usefixtures("blocks")
@@ -118,7 +121,21 @@ def test_the_backward_pass_costs_what_has_a_gradient() -> None:
     slopes = (torch.arange(60).view(found.shape) % 6 == 0).to(DOUBLE)  # 10 of 60 pairs
     with Products() as products:
         setting.gradients((found * slopes).sum())
-    assert products.rows == (10 if module.KEPT_ELEMENTS else 20)  # to the hidden layer; and logits once more
+    again = {KEPT["kept"]: 0, KEPT["some"]: 4, KEPT["recomputed"]: 10}[module.KEPT_ELEMENTS]
+    assert products.rows == 10 + again  # to the hidden layer; and logits once more
+
+
+def test_an_ignored_target_has_likelihood_one_and_no_gradient() -> None:
+    setting = Setting()
+    targets = setting.targets.clone()
+    targets[1, 2] = -100
+    f = ContextLikelihood(setting.fast.head, setting.values, setting.queries, targets)
+    found, before = REQUESTS["everywhere"](f), REQUESTS["everywhere"](setting.fast)
+    assert (found[1, 2] == 0).all()
+    torch.testing.assert_close(found[0], before[0])
+    (slope,) = torch.autograd.grad(found.sum(), setting.queries)
+    assert (slope[1, 2] == 0).all()
+    assert (slope[1, 1] != 0).any()
 
 
 @pytest.mark.usefixtures("blocks")

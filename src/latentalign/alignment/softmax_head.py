@@ -19,6 +19,8 @@ BLOCK_ELEMENTS = 2**19  # logits of one block: 2 MB in float32
 # the time of computing it again
 KEPT_ELEMENTS = 2**24
 
+IGNORED = -100  # a target that torch's cross entropy leaves out; here log f = 0
+
 
 class SoftmaxHead:
     """logits = output(activation(context + query)), with context and query already projected to one size."""
@@ -47,9 +49,11 @@ class SoftmaxHead:
             bias = self.output.weight.new_zeros(self.output.out_features)
         if not self.is_lazy(values):
             return _plain(values, queries, self.output.weight, bias, rows, targets, self.activation)
+        ignored = targets == IGNORED
+        targets = targets.masked_fill(ignored, 0)
         inputs = (values, queries, self.output.weight, bias, *rows, targets, self.activation)
         result: Tensor = _PairLogProb.apply(*inputs)  # type: ignore[no-untyped-call]
-        return result
+        return result.masked_fill(ignored, 0.0)
 
 
 def _plain(
@@ -72,8 +76,15 @@ def _blocks(count: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
+def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Tensor]]:
+    """Indices group by group, each with its group's number."""
+    for number, group in enumerate(groups):
+        for block in _blocks(group.shape[0], width):
+            yield number, group[block]
+
+
 class _PairLogProb(torch.autograd.Function):
-    """Block by block; keeps the exponentials of a small request and recomputes those of a large one.
+    """Block by block; keeps the exponentials of the first blocks, within a budget, and computes the others again.
 
     The backward pass leaves out pairs whose upstream gradient is 0: whoever evaluates many and uses few pays for few.
     """
@@ -92,21 +103,24 @@ class _PairLogProb(torch.autograd.Function):
     ) -> Tensor:
         count, width = targets.shape[0], weight.shape[0]
         result = values.new_empty(count)
-        keep = any(ctx.needs_input_grad[:4]) and count * width <= KEPT_ELEMENTS
-        kept = values.new_empty(count, width) if keep else None
+        # the first blocks, as many as the budget has room for
+        room = KEPT_ELEMENTS // width if any(ctx.needs_input_grad[:4]) else 0
+        last = max((block.stop for block in _blocks(count, width) if block.stop <= room), default=0)
+        kept = values.new_empty(last, width)
         # what makes probabilities of the exponentials that were kept (a sum) or of logits (its logarithm)
         normalizer = values.new_empty(count, 1)
         buffer = _Buffer(values, width)
         for block in _blocks(count, width):
             hidden = _hidden(values, queries, value_rows[block], query_rows[block], activation)
-            place = buffer.rows(hidden.shape[0]) if kept is None else kept[block]
+            keep = block.stop <= last
+            place = kept[block] if keep else buffer.rows(hidden.shape[0])
             logits = torch.addmm(bias, hidden, weight.t(), out=place)
             picked = logits.gather(1, targets[block, None])
             largest = logits.amax(dim=1, keepdim=True)
             total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
             shift = largest + total.log()
             result[block] = (picked - shift)[:, 0]
-            normalizer[block] = shift if kept is None else total
+            normalizer[block] = total if keep else shift
         ctx.save_for_backward(values, queries, weight, bias, value_rows, query_rows, targets, normalizer)
         ctx.kept, ctx.activation = kept, activation
         return result
@@ -124,8 +138,8 @@ class _PairLogProb(torch.autograd.Function):
         slopes = [torch.zeros_like(tensor) for tensor in (values, queries, weight, bias)]
         live = upstream.nonzero()[:, 0]
         buffer = _Buffer(values, weight.shape[0])
-        for block in _blocks(live.shape[0], weight.shape[0]):
-            pairs = live[block]
+        border = int((live < kept.shape[0]).sum())
+        for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
             of_value, of_query = value_rows[pairs], query_rows[pairs]
             with torch.enable_grad():
                 joined = values.index_select(0, of_value) + queries.index_select(0, of_query)
@@ -133,12 +147,12 @@ class _PairLogProb(torch.autograd.Function):
                 hidden = activation(joined)
             scale = -upstream[pairs, None]
             probs = buffer.rows(pairs.shape[0])
-            if kept is None:
-                torch.addmm(bias, hidden.detach(), weight.t(), out=probs)
-                probs.sub_(normalizer[pairs]).exp_().mul_(scale)
-            else:
+            if number == 0:  # kept
                 torch.index_select(kept, 0, pairs, out=probs)
                 probs.mul_(scale / normalizer[pairs])
+            else:
+                torch.addmm(bias, hidden.detach(), weight.t(), out=probs)
+                probs.sub_(normalizer[pairs]).exp_().mul_(scale)
             # gradient of the logits: upstream · (one-hot − probabilities)
             probs.scatter_add_(1, targets[pairs, None], -scale)
             slopes[2].addmm_(probs.t(), hidden.detach())
@@ -157,8 +171,8 @@ class _Buffer:
         self._memory: Tensor | None = None
 
     def rows(self, count: int) -> Tensor:
-        """Room for `count` rows; what was there is overwritten. The first block is the largest."""
-        if self._memory is None:
+        """Room for `count` rows; what was there is overwritten."""
+        if self._memory is None or self._memory.shape[0] < count:
             self._memory = self._like.new_empty(count, self._width)
         return self._memory[:count]
 

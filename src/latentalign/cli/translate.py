@@ -40,7 +40,7 @@ def translate(
     ),
     length_penalty: float = typer.Option(1.0, help="α of the divisor ((5 + length) / 6)^α."),
     eos_penalty: float = typer.Option(
-        3.0, help="Taken off the end of sentence, times source length / (length + 1)."
+        0.5, help="Taken off the end of sentence, times source length / (length + 1); the paper has 3."
     ),
     max_length_factor: float = typer.Option(2.0, help="Longest output: this times the source length, + 10."),
     batch_size: int = typer.Option(64, help="Sentences searched at once."),

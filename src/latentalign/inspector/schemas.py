@@ -51,7 +51,7 @@ class TranslateRequest(_Request):
     inference: Inference = None
     alignments: Annotated[bool, Field(description="Also links of the output words.")] = True
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
-    eos_penalty: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 3.0
+    eos_penalty: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.5
     max_length_factor: Annotated[float, Field(gt=0, le=4, allow_inf_nan=False)] = 2.0
     seed: Seed = 0
 

@@ -75,9 +75,13 @@ _ROWS = (
         "vimco", "vimco", "importance", {"name": "vimco", "samples": 5}, needs_posterior=True,
         labels={"samples": 5},
     ),
-    Spec("svi", "svi", "enumerate", {"name": "svi", "steps": 10, "start": "prior", "estimator": ENUMERATED}, labels={"steps": 10}),
     Spec(
-        "semi-amortised", "semi-amortised", "enumerate", {"name": "svi", "steps": 2, "start": "posterior", "estimator": ENUMERATED},
+        "svi", "svi", "enumerate", {"name": "svi", "steps": 10, "start": "prior", "estimator": ENUMERATED},
+        labels={"steps": 10},
+    ),
+    Spec(
+        "semi-amortised", "semi-amortised", "enumerate",
+        {"name": "svi", "steps": 2, "start": "posterior", "estimator": ENUMERATED},
         needs_posterior=True, labels={"steps": 2},
     ),
     _leave_one_out(2),

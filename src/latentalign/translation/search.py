@@ -74,12 +74,13 @@ class Scores:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search; the defaults are those of the paper's released code."""
+    """How to search. The paper's released code has an `eos_penalty` of 3: models of little training repeat themselves
+    under it; 0.5 translated held-out Multi30k best."""
 
     beam: int = 10
     n_best: int = 1
     length_penalty: float = 1.0
-    eos_penalty: float = 3.0
+    eos_penalty: float = 0.5
     max_length_factor: float = 2.0  # longest output: factor * source length + 10 tokens
 
     def __post_init__(self) -> None:
