@@ -22,8 +22,8 @@ LONGER = [{"objective": "soft", "epochs": 4.0}, {"objective": "wake"}]
 QUIET = {"log_every": 1000, "threads": 1, "checkpoint": {"every_minutes": None}}
 
 
-def recipe(schedule, epochs, seed=3):
-    training = {"epochs": epochs, "learning_rate": 1e-2, **QUIET}
+def recipe(schedule, epochs, seed=3, **more):
+    training = {"epochs": epochs, "learning_rate": 1e-2, **QUIET, **more}
     return build_recipe(
         {"task": "copy", "seed": seed, "data": {"train": 24}, "schedule": schedule, "training": training}
     )
@@ -66,6 +66,21 @@ def _lines(folder):
 
 def _measured(line):
     return {name: value for name, value in line.items() if "seconds" not in name}
+
+
+def test_a_warm_up_that_ends_within_a_step_can_be_forked(tmp_path):
+    warmup = {"objective": "soft", "epochs": 1.1}  # the step that begins before 1.1 ends after it
+    schedule = [warmup, {"objective": "marginal", "epochs": 0.9}, {"objective": "wake"}]
+    patient = {"halving": {"patience": 99}}  # the warm-up is measured where it ends, which may lower the rate
+    train(recipe([warmup, {"objective": "wake"}], 1.1, **patient), tmp_path / "warm", echo=False)
+    content = load_checkpoint(list_checkpoints(tmp_path / "warm")[0][1])
+    assert content["place"]["position"] > 1.1 + 1e-6
+    forked = fork_run(tmp_path / "warm", tmp_path / "fork", schedule=schedule, epochs=2.0)
+    train(forked, tmp_path / "fork", resume=True, echo=False)
+    train(recipe(schedule, 2.0, **patient), tmp_path / "whole", echo=False)
+    one, other = (load_checkpoint(list_checkpoints(tmp_path / name)[0][1]) for name in ("fork", "whole"))
+    assert one["place"] == other["place"]
+    assert all(torch.equal(value, other["state_dict"][name]) for name, value in one["state_dict"].items())
 
 
 def test_a_fork_of_a_fork_goes_on(warm, tmp_path):

@@ -27,7 +27,8 @@ def fork_run(
 
     The new schedule must begin with the phases that the source has been through. Data order, dropout and samples
     depend on the seed and the step alone, so `latentalign train --resume TO` then equals training by that schedule
-    from the start. The inference network cannot appear or vanish half-way: a run whose forks need one has it from
+    from the start. (A source that ends within an epoch was measured there once more, which may have lowered its learning
+    rate: end a warm-up with an epoch.) The inference network cannot appear or vanish half-way: a run whose forks need one has it from
     the start if its schedule names a later phase that uses it, reached or not. Gives the recipe of the fork.
     """
     source, to = Path(source), Path(to)
@@ -37,7 +38,9 @@ def fork_run(
         raise UserError(f"{source}: no good checkpoint to fork from; train the run first")
     _, content = good
     recipe = _with_schedule(before, schedule, epochs, place=f"fork of {source}")
-    position = content["place"]["position"]
+    position, step = content["place"]["position"], content["place"]["step"]
+    # a step belongs to the phase it begins in: the last one may have run over the end of its phase
+    position *= max(step - 1, 0) / max(step, 1)
     _check_past(schedule_of(before), schedule_of(recipe), position, source)
     if to.exists() and (to.is_file() or any(to.iterdir())):
         raise UserError(f"{to}: the folder exists; a run is forked into a folder of its own")
