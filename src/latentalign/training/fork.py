@@ -27,9 +27,10 @@ def fork_run(
 
     The new schedule must begin with the phases that the source has been through. Data order, dropout and samples
     depend on the seed and the step alone, so `latentalign train --resume TO` then equals training by that schedule
-    from the start. (A source that ends within an epoch was measured there once more, which may have lowered its learning
-    rate: end a warm-up with an epoch.) The inference network cannot appear or vanish half-way: a run whose forks need one has it from
-    the start if its schedule names a later phase that uses it, reached or not. Gives the recipe of the fork.
+    from the start. (A source that ends within an epoch was measured there once more, which may have lowered its
+    learning rate: end a warm-up with an epoch.) The inference network cannot appear or vanish half-way: a run whose
+    forks need one has it from the start if its schedule names a later phase that uses it, reached or not. Gives the
+    recipe of the fork.
     """
     source, to = Path(source), Path(to)
     before = load_config(source)
@@ -38,10 +39,7 @@ def fork_run(
         raise UserError(f"{source}: no good checkpoint to fork from; train the run first")
     _, content = good
     recipe = _with_schedule(before, schedule, epochs, place=f"fork of {source}")
-    position, step = content["place"]["position"], content["place"]["step"]
-    # a step belongs to the phase it begins in: the last one may have run over the end of its phase
-    position *= max(step - 1, 0) / max(step, 1)
-    _check_past(schedule_of(before), schedule_of(recipe), position, source)
+    _check_past(schedule_of(before), schedule_of(recipe), content["place"], source)
     if to.exists() and (to.is_file() or any(to.iterdir())):
         raise UserError(f"{to}: the folder exists; a run is forked into a folder of its own")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -83,9 +81,12 @@ def _with_schedule(
     return build_recipe(values, place=place)
 
 
-def _check_past(old: Schedule, new: Schedule, position: float, source: Path) -> None:
+def _check_past(old: Schedule, new: Schedule, place: Mapping[str, Any], source: Path) -> None:
     """Refuse a schedule by which the source could not have come to where it is."""
-    if past(old, position) != past(new, position):
+    position, step = place["position"], place["step"]
+    # a step belongs to the phase it begins in: the last one may have run over the end of its phase
+    begun = position * (step - 1) / step
+    if past(old, begun) != past(new, begun):
         raise UserError(
             f"{source}: expected a schedule that begins with {_spell(old, position)}, "
             f"received {_spell(new, position)}; a fork shares the past of its source"
