@@ -1,8 +1,10 @@
 """Pictures of the inspector for the documentation.
 
-    python -m benchmarks.screenshots DEMO/variational DEMO/soft [MEMORY_RUN] [--to docs/images]
+    python -m benchmarks.screenshots DEMO/variational DEMO/soft MEMORY_RUN [--only NAME ...] [--to docs/images]
+    python -m benchmarks.screenshots VQA_RUN --only inspector-image
 
-Needs Debian's chromium and playwright. The runs are those of `latentalign demo`, and any memory run.
+Needs Debian's chromium and playwright. The runs are those of `latentalign demo`, any memory run, and a VQA run of
+generated scenes.
 """
 
 import argparse
@@ -33,6 +35,7 @@ SHOTS: dict[str, tuple[dict[str, Any], int, int, str]] = {
         700,
         "light",
     ),
+    "inspector-image": ({"view": "ask", "question": "what colour is the triangle?"}, 1000, 700, "light"),
 }
 
 
@@ -40,6 +43,8 @@ def wait_for_content(page: Page, name: str) -> None:
     """Until everything that the picture is about has been drawn."""
     if name == "inspector-story":
         page.wait_for_selector(".facts li:nth-child(2)")
+    elif name == "inspector-image":
+        page.wait_for_selector(".picture svg")
     else:
         page.wait_for_selector(".results svg")
     if name == "inspector-pair":
