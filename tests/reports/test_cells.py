@@ -5,6 +5,7 @@ import yaml
 
 from latentalign.errors import UserError
 from latentalign.reports.cells import Plan, Spec, build_cells, fingerprint, shared_warmups
+from latentalign.reports.layout import LAYOUTS
 from latentalign.reports.translation_rows import SPECS, TABLE1, TABLE3
 from latentalign.training.recipes import build_recipe, merge
 from latentalign.training.runs import schedule_of
@@ -38,6 +39,18 @@ def test_schedules_follow_the_plan():
     jensen, pathwise = "Hard(estimator=Pathwise(samples=1))", "Elbo(estimator=Pathwise(samples=1))"
     assert phases(relaxed) == [(jensen, 1.0), (pathwise, 2.0), (pathwise, 3.0)]
     assert [phase.trains_theta for phase in schedule_of(relaxed.recipe).phases] == [True, False, True]
+
+
+def test_a_gaussian_context_is_warmed_up_softly_by_itself():
+    (cell,) = cells_of("gaussian-context")
+    pathwise = "Elbo(estimator=Pathwise(samples=1))"
+    assert phases(cell) == [("Soft()", 1.0), (pathwise, 2.0), (pathwise, 3.0)]
+    assert [phase.trains_theta for phase in schedule_of(cell.recipe).phases] == [True, False, True]
+    assert shared_warmups(cells_of(*TABLE3))["gaussian-context-s1"] == []
+    row = {"estimator": cell.spec.estimator, "objective": cell.spec.objective, **cell.spec.labels}
+    content = {"summary": [row], "claims": []}
+    shown = LAYOUTS["table3"](content)[0].markdown()
+    assert "| variational | pathwise, 1 sample, Gaussian context |" in shown
 
 
 def test_principal_rows_have_every_seed_and_the_others_the_first():

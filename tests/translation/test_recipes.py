@@ -18,7 +18,15 @@ NAMES = sorted(
 
 def test_all_of_them_are_there() -> None:
     assert {"demo", "demo-variational", "multi30k-de-en", "iwslt14-de-en", "wmt17-en-de"} <= set(NAMES)
-    for objective in ("soft", "marginal", "variational", "variational-sample", "hard", "relaxed"):
+    for objective in (
+        "soft",
+        "marginal",
+        "variational",
+        "variational-sample",
+        "hard",
+        "relaxed",
+        "gaussian-context",
+    ):
         assert f"multi30k-de-en-{objective}" in NAMES
 
 
@@ -62,7 +70,9 @@ def test_iwslt_has_the_settings_of_the_released_code() -> None:
 def test_multi30k_recipes_differ_in_their_objective_alone() -> None:
     base = load_recipe("multi30k-de-en")
     for name in NAMES:
-        if name.startswith("multi30k-de-en") and not name.endswith(("relaxed", "input-feeding")):
+        if name.startswith("multi30k-de-en") and not name.endswith(
+            ("relaxed", "gaussian-context", "input-feeding")
+        ):
             recipe = load_recipe(name)
             assert (recipe.data, recipe.model, recipe.training) == (base.data, base.model, base.training), (
                 name
