@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo inspect browser test test-slow check lint types docs format bench-objectives bench-distributed \
+.PHONY: demo inspect browser test test-slow check lint types docs format bench bench-objectives bench-distributed \
         bench-server lock clean
 
 demo: $(READY)
@@ -40,6 +40,10 @@ types: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# every figure of docs/performance.md; some sections only: make bench SECTIONS='training decoding'
+bench: $(READY)
+	$(BIN)/python -m benchmarks.translation $(SECTIONS) $(BENCH)
 
 bench-objectives: $(READY)
 	$(BIN)/python -m benchmarks.objectives

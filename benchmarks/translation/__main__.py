@@ -5,7 +5,7 @@ python -m benchmarks.translation training decoding     # some sections; the othe
 python -m benchmarks.translation --run RUN             # begin with a trained run instead of training one
 
 Sections: startup, training (objectives over soft), decoding (inferences over soft; beam and batch), machine (share of
-the speed of matrix products), peer (JoeyNMT), growth (sentence length and vocabulary).
+the speed of matrix products), profile (operators of a step), peer (JoeyNMT), growth (sentence length and vocabulary).
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import report
-from benchmarks.translation import decoding, growth, machine, peer, startup, training
+from benchmarks.translation import decoding, growth, machine, peer, profile, startup, training
 from benchmarks.translation.goals import judge_all, lines
 from benchmarks.translation.page import write_page
 from benchmarks.translation.setting import Setting, load, note
@@ -28,6 +28,7 @@ SECTIONS = {
     "training": training.run,
     "decoding": decoding.run,
     "machine": machine.run,
+    "profile": profile.run,
     "peer": peer.run,
     "growth": growth.run,
 }

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.measure import measure
 from benchmarks.translation.setting import Setting, note
-from latentalign.alignment.distributions import Latent
+from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.cost import BareLoop
 from latentalign.translation.config import ModelConfig
@@ -53,9 +53,9 @@ class AsIfTrained(TranslationModel):
         outputs, scores = super()._read_targets(memory, words)
         return outputs, scores + diagonal(*scores.shape[1:])
 
-    def posterior(self, batch: Batch) -> Latent:
-        found: Any = super().posterior(batch)
-        return self.alignment(found.log_probs + diagonal(*found.shape[1:]), batch.source_mask)
+    def posterior(self, batch: Batch, memory: Memory) -> Latent:
+        found: Any = super().posterior(batch, memory)
+        return Categorical.from_scores(found.log_probs + diagonal(*found.shape[1:]), batch.source_mask)
 
 
 def diagonal(steps: int, positions: int) -> Tensor:

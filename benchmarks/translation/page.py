@@ -22,6 +22,7 @@ def write_page(results: dict[str, Any], folder: Path) -> None:
         ("peer", _peer),
         ("decoding", _decoding),
         ("machine", _machine),
+        ("profile", _profile),
         ("growth", _growth),
     ):
         if section in results:
@@ -121,6 +122,14 @@ def _decoding(found: dict[str, Any]) -> list[str]:
 def _machine(found: dict[str, Any]) -> list[str]:
     rows = [[name, figure(row["per_second"]), f"{row['ratio']:.2f}"] for name, row in found["rates"].items()]
     return ["## The machine", "", *table(("work", "GFLOP/s", "share"), rows), ""]
+
+
+def _profile(found: dict[str, Any]) -> list[str]:
+    lines = ["## Profile of a step", ""]
+    for name, listed in found.items():
+        rows = [[f"`{row['operator']}`", f"{100 * row['share']:.1f} %"] for row in listed]
+        lines += [*table((name, "share of its time"), rows), ""]
+    return lines
 
 
 def _growth(found: dict[str, Any]) -> list[str]:

@@ -23,7 +23,8 @@ from latentalign.translation.search import SearchOptions
 from latentalign.translation.tokenizer import PAD, UNKNOWN
 from latentalign.translation.translate import Translator
 
-REQUIREMENTS = ("torch==2.13.0", "joeynmt==2.3.0")
+# it imports importlib_metadata without asking for it
+REQUIREMENTS = ("torch==2.13.0", "joeynmt==2.3.0", "importlib_metadata")
 SIZES = {"embedding": 256, "memory": 512, "decoder": 512}
 BEAM, GROUP = 10, 64
 # the peer's own search: no penalty on the end, at most 1.5 times the source; ours allows ten tokens more

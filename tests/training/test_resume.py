@@ -1,15 +1,11 @@
 """Whatever ends a run, resuming gives exactly what an uninterrupted run gives."""
 
 import os
-import random
 import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from latentalign.errors import UserError
 from latentalign.training.checkpoints import list_checkpoints
@@ -17,13 +13,7 @@ from latentalign.training.journal import read_metrics
 from latentalign.training.stopping import Interrupted
 from tests.training import copying
 from tests.training.helpers import (
-    BASE,
-    ROOT,
-    call,
-    command,
-    environment,
     last_state,
-    merge,
     metrics,
     run,
     same_training,
@@ -203,101 +193,3 @@ def test_lines_of_metrics_that_were_cut_off_or_come_again_are_dropped(tmp_path: 
     assert len(read_metrics(path)) == 3
     run(tmp_path / "run", resume=True, training={"epochs": 1.5, "validate_every": 0.5})
     assert [line["step"] for line in read_metrics(path)] == [4, 8, 12]
-
-
-def write_recipe(folder: Path) -> Path:
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(merge(BASE, SETTINGS)))
-    return path
-
-
-def kill_after(seconds: float, *arguments: str | Path) -> int:
-    """Start the command line, kill it after some time, and give its exit code."""
-    process = subprocess.Popen(
-        command(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    try:
-        process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-    return process.returncode
-
-
-def test_kill_nine_and_resume_through_the_command_line(whole: Path, tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path)
-    process = subprocess.Popen(
-        command("train", recipe, "--out", tmp_path / "run"),
-        cwd=ROOT,
-        env=environment(),
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 240
-    while not list_checkpoints(tmp_path / "run") and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    resumed = call("train", "--resume", tmp_path / "run")
-    assert resumed.returncode == 0, resumed.stderr
-    assert same_training(tmp_path / "run", whole)
-
-
-@pytest.mark.slow
-def test_twenty_kills_at_random_moments(whole: Path, tmp_path: Path) -> None:
-    """Moments are drawn over the whole life of the process: import, preparation, steps, checkpoints, the end."""
-    recipe = write_recipe(tmp_path)
-    started = time.monotonic()
-    assert call("train", recipe, "--out", tmp_path / "timing").returncode == 0
-    life = time.monotonic() - started
-    moments = random.Random(4)
-    kills = 0
-    while kills < 20:
-        code = kill_after(moments.uniform(0.3, 1.0) * life, "train", recipe, "--resume", tmp_path / "run")
-        if code == 0:  # it came to its end: begin once more with the kills that are left
-            assert same_training(tmp_path / "run", whole)
-            (tmp_path / "run").rename(tmp_path / f"done-{kills}")
-        else:
-            assert code == -signal.SIGKILL
-            kills += 1
-    final = call("train", recipe, "--resume", tmp_path / "run")
-    assert final.returncode == 0, final.stderr
-    assert same_training(tmp_path / "run", whole)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
-def test_kill_while_a_checkpoint_is_written(whole: Path, tmp_path: Path, moment: str) -> None:
-    """The process kills itself around the rename that makes the fourth checkpoint appear, or half-way through it."""
-    recipe = write_recipe(tmp_path)
-    script = (
-        "import os, signal, tests.training.copying as copying\n"
-        "import latentalign.files as files\n"
-        "from latentalign.cli import main\n"
-        "count = [0]\n"
-        "replace = os.replace\n"
-        "def watched(source, target):\n"
-        "    count[0] += str(target).endswith('.ckpt')\n"
-        "    if count[0] == 4 and str(target).endswith('.ckpt'):\n"
-        f"        moment = {moment!r}\n"
-        "        if moment == 'during':\n"
-        "            os.truncate(source, os.path.getsize(source) // 2)\n"
-        "        if moment == 'after':\n"
-        "            replace(source, target)\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    replace(source, target)\n"
-        "os.replace = watched\n"
-        "main()\n"
-    )
-    arguments = ["train", str(recipe), "--out", str(tmp_path / "run")]
-    killed = subprocess.run(
-        [command()[0], "-c", script, *arguments],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    resumed = call("train", "--resume", tmp_path / "run")
-    assert resumed.returncode == 0, resumed.stderr
-    assert same_training(tmp_path / "run", whole)
-    assert not list((tmp_path / "run" / "checkpoints").glob(".*")), "what the killed writer left is removed"
