@@ -92,9 +92,9 @@ def page(rows: list[dict[str, Any]]) -> str:
     return "\n".join([
         *lines,
         "",
-        "eflomal's figures (priors off, model 3) are over 100 such pairs. The posterior is much closer to people's links",
-        "than soft attention's weights, and the gap to eflomal is that of a translator which has hardly begun to learn: its",
-        "prior is still flat, and what aligns is the likelihood. Command:",
+        "eflomal's figures (priors off, model 3) are over 100 such pairs. The posterior is much closer to people's",
+        "links than soft attention's weights. The gap to eflomal is that of a translator which has hardly begun to",
+        "learn: its prior is still flat, and what aligns is the likelihood. Command:",
         "",
         "```",
         "python -m benchmarks.europarl --data DIR",
