@@ -89,13 +89,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--only", nargs="*", default=list(OBJECTIVES), choices=list(OBJECTIVES), help="some rows"
+    )
     options = parser.parse_args()
+    needed = {"soft", "marginal", "variational, 1 sample", *options.only}
+    chosen = {name: objective for name, objective in OBJECTIVES.items() if name in needed}
     rows = []
     print(f"B={BATCH} T={STEPS} D={FEATURES} V={VOCABULARY}, {options.threads} threads")
     print(f"{'objective':26} {'S':>4} {'time / soft':>12} {'extra MiB':>10} {'/ soft':>7}")
     for positions in (25, 100):
         soft: dict[str, float] = {}
-        for name, objective in OBJECTIVES.items():
+        for name, objective in chosen.items():
             result = measure(
                 make, rounds=options.rounds, threads=options.threads, objective=objective, positions=positions
             )
