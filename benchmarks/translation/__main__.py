@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import report
-from benchmarks.translation import decoding, growth, machine, peer, profile, startup, training
+from benchmarks.translation import decoding, growth, machine, operators, peer, startup, training
 from benchmarks.translation.goals import judge_all, lines
 from benchmarks.translation.page import write_page
 from benchmarks.translation.setting import Setting, load, note
@@ -28,7 +28,7 @@ SECTIONS = {
     "training": training.run,
     "decoding": decoding.run,
     "machine": machine.run,
-    "profile": profile.run,
+    "profile": operators.run,
     "peer": peer.run,
     "growth": growth.run,
 }

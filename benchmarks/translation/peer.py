@@ -128,7 +128,7 @@ def conversation(python: Path, task: dict[str, Any], setting: Setting) -> Iterat
     log = (setting.work / "peer.log").open("w", encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": ""}
     process = subprocess.Popen(
-        [str(python), str(worker), str(path)],
+        [str(python), "-P", str(worker), str(path)],  # -P: it shall not find modules of this folder
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

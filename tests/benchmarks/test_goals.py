@@ -8,9 +8,9 @@ import torch
 from benchmarks.translation.decoding import exponent
 from benchmarks.translation.goals import Goal, derive, judge_all, lines
 from benchmarks.translation.growth import EXACT, OBJECTIVES, AsIfTrained, _batch
+from benchmarks.translation.operators import largest
 from benchmarks.translation.page import table, write_page
 from benchmarks.translation.peer import _renumber, _stretches
-from benchmarks.translation.profile import operators
 from benchmarks.translation.setting import Stopwatch, summary, take_turns
 
 from latentalign.alignment import Marginal
@@ -90,7 +90,7 @@ def test_pieces_keep_their_meaning_in_the_peer() -> None:
 
 
 def test_the_profile_adds_up() -> None:
-    found = operators([("a", 1.0), ("b", 6.0), ("c", 2.0), ("d", 1.0)], shown=2)
+    found = largest([("a", 1.0), ("b", 6.0), ("c", 2.0), ("d", 1.0)], shown=2)
     assert found == [
         {"operator": "b", "share": 0.6},
         {"operator": "c", "share": 0.2},

@@ -21,11 +21,11 @@ def run(setting: Setting) -> dict[str, Any]:
         with profile(activities=[ProfilerActivity.CPU]) as recorded:
             for batch in batches:
                 loop.step(batch)
-        found[name] = operators([(event.key, event.self_cpu_time_total) for event in recorded.key_averages()])
+        found[name] = largest([(event.key, event.self_cpu_time_total) for event in recorded.key_averages()])
     return found
 
 
-def operators(times: list[tuple[str, float]], shown: int = SHOWN) -> list[dict[str, Any]]:
+def largest(times: list[tuple[str, float]], shown: int = SHOWN) -> list[dict[str, Any]]:
     """The largest shares, and the rest together."""
     total = sum(time for _, time in times)
     ordered = sorted(times, key=lambda item: -item[1])
