@@ -123,6 +123,7 @@ def configuration(task: dict[str, Any], folder: str) -> dict[str, Any]:
             "clip_grad_norm": task["clip"],
             "batch_size": 64,
             "normalization": "tokens",
+            "scheduling": "exponential",  # acts at ends of epochs, which never come here
         },
         "testing": {"beam_size": 10, "beam_alpha": 1.0},
         "model": {"initializer": "xavier_uniform", "encoder": encoder, "decoder": decoder},
