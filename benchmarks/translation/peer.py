@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,8 @@ def conversation(python: Path, task: dict[str, Any], setting: Setting) -> Iterat
     try:
         yield ask
     finally:
-        stdin.close()
+        with suppress(BrokenPipeError):  # it has ended already, and that is told elsewhere
+            stdin.close()
         process.wait()
         stdout.close()
         log.close()
