@@ -1,7 +1,5 @@
 """Pruned sums against dense ones: the error stays within the mass that is reported as dropped."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,8 +15,10 @@ from latentalign.alignment import (
     Wake,
     exact_posterior,
 )
+from tests import oracles
 from tests.alignment import problems
-from tests.alignment.problems import EXACT, Problem, evaluate
+from tests.alignment.problems import EXACT, evaluate
+from tests.oracles import Number
 
 
 def test_prune_zero_is_the_dense_sum() -> None:
@@ -29,13 +29,6 @@ def test_prune_zero_is_the_dense_sum() -> None:
         (Wake(), Wake(prune=0.0)),
     ):
         assert torch.equal(evaluate(problem, dense).value, evaluate(problem, pruned).value)
-
-
-def spread(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Largest and smallest log f over real positions, [B,T]."""
-    mask = problem.mask[:, None].expand_as(problem.prior_scores)
-    logs = problem.likelihood().everywhere(mask).detach()
-    return logs.masked_fill(~mask, -math.inf).amax(-1), logs.masked_fill(~mask, math.inf).amin(-1)
 
 
 @pytest.mark.parametrize("prune", [1e-9, 0.003, 0.03, 0.2])
@@ -87,9 +80,12 @@ def test_the_likeliest_position_is_kept_however_much_is_pruned() -> None:
     posterior = problem.posterior().probs.detach()
     assert posterior.max() < 0.3
     best = int(posterior.argmax())
-    found = Enumerate(prune=0.3)(problem.posterior(), problem.likelihood(), prior=problem.prior())
+    estimator = Enumerate(prune=0.3)
+    found = estimator(problem.posterior(), problem.likelihood(), prior=problem.prior())
     assert found.value.item() == pytest.approx(problem.plain().output(0, 0).log_f[best])
-    assert found.dropped.item() == pytest.approx(1 - posterior.max().item())
+    narrower, dropped = estimator.narrow(problem.posterior())
+    assert narrower.probs[0, 0, best] == 1
+    assert dropped.item() == pytest.approx(1 - posterior.max().item())
     bound = evaluate(problem, Marginal(prune=0.9))
     assert torch.isfinite(bound.value).all()
     assert problem.gradients(bound.surrogate.sum())["weight"].abs().max() > 0
@@ -110,18 +106,41 @@ def test_pruned_marginal_asks_for_few_pairs_once_the_prior_is_sharp() -> None:
     assert sum(count for count, graph in differentiated if graph) <= 3 * 6
 
 
+def test_a_pruned_bound_is_the_bound_of_the_conditioned_posterior() -> None:
+    """By plain loops: q is cut off below ε, made to sum to 1 again, and used in both terms; gradients included."""
+    problem = problems.make(2, lengths=(8, 5), steps=4, spread=2.0)
+    bound = evaluate(problem, Elbo(Enumerate(prune=0.1)))
+
+    def cut(output: problems.Output) -> Number:
+        likely = [q if complex(q).real > 0.1 else 0.0 for q in output.posterior]
+        mass = oracles.total(likely)
+        return oracles.elbo([q / mass for q in likely], output.prior, output.log_f)
+
+    torch.testing.assert_close(bound.value.tolist(), problem.plain().each(cut))
+    problems.assert_same_gradients(
+        problem.gradients(bound.surrogate.sum()), problem.plain().gradients(cut), rtol=1e-7, atol=1e-7
+    )
+    assert bound.diagnostics["dropped_mass"].max() > 0.1
+
+
 @pytest.mark.parametrize("prune", [0.003, 0.03, 0.2])
 @pytest.mark.parametrize("seed", range(3))
-def test_pruned_enumeration_errs_by_no_more_than_the_mass_it_reports(seed: int, prune: float) -> None:
+def test_what_a_pruned_bound_loses_follows_from_the_mass_it_reports(seed: int, prune: float) -> None:
+    """ELBO(q) = (1 − d) ELBO(q given what is kept) + d ELBO(q given the rest) + the entropy of that choice."""
     problem = problems.make(seed, lengths=(8, 5), steps=4, spread=2.0)
     dense, pruned = evaluate(problem, Elbo()), evaluate(problem, Elbo(Enumerate(prune=prune)))
+    assert (pruned.value <= evaluate(problem, Marginal()).value + 1e-12).all()  # it is a bound
     dropped = pruned.diagnostics["dropped_mass"]
-    posterior = problem.posterior().probs.detach()
-    left_out = posterior.masked_fill(posterior > prune, 0.0).sum(dim=-1)
-    assert (dropped <= left_out + 1e-12).all()  # the likeliest position always stays
-    high, low = spread(problem)
-    assert ((dense.value - pruned.value).abs() <= dropped * (high - low) + 1e-12).all()
-    torch.testing.assert_close(pruned.kl, dense.kl)
+    posterior = problem.posterior()
+    kept = posterior.truncated(prune).support
+    rest = Elbo()(
+        problem.prior(), problem.likelihood(), posterior=posterior.within(posterior.support & ~kept)
+    )
+    lost = dropped > 0
+    choice = -(dropped * dropped.log() + (1 - dropped) * torch.log1p(-dropped))
+    parts = (1 - dropped) * pruned.value + dropped * rest.value + choice
+    torch.testing.assert_close(dense.value[lost], parts[lost])
+    torch.testing.assert_close(dense.value[~lost], pruned.value[~lost])
     if prune == 0.2:
         assert dropped.max() > 0.01
         assert (dense.value - pruned.value).abs().max() > 1e-3

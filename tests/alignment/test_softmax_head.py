@@ -1,5 +1,7 @@
 """The blockwise softmax head against plain operations: values, gradients, second derivatives."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from latentalign.alignment import (
     Elbo,
     Marginal,
     Soft,
+    TableLikelihood,
     Wake,
     proposition1,
 )
@@ -140,10 +143,13 @@ def test_an_ignored_target_has_likelihood_one_and_no_gradient() -> None:
 
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("objective", [Marginal(prune=0.05), Wake(prune=0.05)])
-def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(objective: Objective) -> None:
+def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setting = Setting(scale=3.0)
     assert setting.fast.is_lazy
     assert not setting.plain.is_lazy
+    monkeypatch.setattr(setting.plain, "ceiling", setting.fast.ceiling)
     scores = torch.randn(2, 3, 4, 5, dtype=DOUBLE, requires_grad=True)
     bounds, slopes = [], []
     for f in (setting.fast, setting.plain):
@@ -158,6 +164,41 @@ def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(objective: Objec
     torch.testing.assert_close(bounds[0].diagnostics, bounds[1].diagnostics)
     for a, b in zip(*slopes, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("elements", [1, 2**19], ids=["a step a block", "one block"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_ceiling_is_a_softmax_over_the_words_of_the_same_example(
+    elements: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", elements)
+    setting = Setting(bias=bias, scale=3.0)
+    setting.targets[0] = torch.tensor([2, 2, 5, -100])  # a word twice, and one that does not count
+    positions = torch.arange(3 * 4 * 2).reshape(3, 4, 2) * 3 % 5
+    found = setting.fast.ceiling(positions)
+    assert not found.requires_grad
+    exact = setting.fast.at(positions.movedim(-1, 0)).movedim(0, -1)
+    assert (found >= exact - 1e-12).all()
+    for example, step, place in torch.ones(3, 4, 2).nonzero().tolist():
+        word = int(setting.targets[example, step])
+        if word == -100:
+            assert found[example, step, place] == 0
+            continue
+        context = setting.values[example, positions[example, step, place]]
+        logits = setting.output(torch.tanh(context + setting.queries[example, step])).tolist()
+        words = {int(other) if other >= 0 else 0 for other in setting.targets[example]}
+        total = math.log(sum(math.exp(logits[other]) for other in words))
+        assert found[example, step, place].item() == pytest.approx(logits[word] - total)
+
+
+def test_nothing_is_known_of_a_density() -> None:
+    positions = torch.zeros(1, 2, 1, dtype=torch.long)
+    values, queries = torch.randn(1, 3, 2), torch.randn(1, 2, 2)
+    density = ContextLikelihood(
+        lambda context, query: torch.distributions.Normal(context + query, 0.1), values, queries, queries
+    )
+    assert (density.ceiling(positions) == torch.inf).all()
+    assert (TableLikelihood(-torch.ones(1, 2, 3)).ceiling(positions) == 0).all()
 
 
 @pytest.mark.usefixtures("blocks")

@@ -187,6 +187,11 @@ class Categorical(Latent):
         scores = self.log_probs.masked_fill(~self.support, 0.0)
         return Categorical(masked_log_softmax(scores, both), both)
 
+    def truncated(self, least: float) -> "Categorical":
+        """Condition on the positions of probability above `least`, and always on the likeliest."""
+        likely = self.probs.detach() > least
+        return self.within(likely.scatter(-1, self.mode()[..., None], True))
+
     def detach(self) -> "Categorical":
         return Categorical(self.log_probs.detach(), self.support)
 

@@ -18,11 +18,10 @@ from latentalign.alignment.likelihood import Likelihood, TableLikelihood
 
 @dataclass(frozen=True)
 class Expectation:
-    """An estimate of E_d[log f], [B,T], its differentiable twin, and how much probability was left out."""
+    """An estimate of E_d[log f], [B,T], and its differentiable twin."""
 
     value: Tensor  # [B,T], detached
     surrogate: Tensor  # [B,T]
-    dropped: Tensor | None = None  # [B,T]
 
 
 class Baseline(ABC):
@@ -100,6 +99,13 @@ class Estimator(ABC):
     ) -> Expectation:
         """Estimate; `prior` is what baselines look at (for hard attention it is `distribution` itself)."""
 
+    def narrow(self, distribution: Latent) -> tuple[Latent, Tensor | None]:
+        """What to put in the place of d for the estimator's sake, and the probability [B,T] that d loses by it.
+
+        The same d and None, unless the estimator prunes.
+        """
+        return distribution, None
+
     def prepare(self, likelihood: Likelihood, support: Tensor) -> Likelihood:
         """What many calls with different d may share; nothing unless the estimator enumerates."""
         return likelihood
@@ -109,9 +115,9 @@ class Estimator(ABC):
 class Enumerate(Estimator):
     """Sum over positions: exact, no variance, S evaluations of f an output.
 
-    With `prune` = ε only positions with d_i > ε (and always the likeliest) are evaluated and d is
-    renormalised over them: 2–3 evaluations an output once distributions are sharp. The probability left out
-    is reported; it bounds the error of the value by dropped × (spread of log f).
+    With `prune` = ε, d itself is conditioned on the positions with d_i > ε (and always the likeliest): 2–3
+    evaluations an output once distributions are sharp. A bound then takes its other terms under the same narrower d,
+    so that it stays a bound.
     """
 
     prune: float = 0.0
@@ -127,19 +133,17 @@ class Enumerate(Estimator):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        distribution = _categorical(distribution, "enumerate")
-        probs, keep = distribution.probs, distribution.support
-        if self.prune > 0:
-            keep = probs.detach() > self.prune
-            keep = keep.scatter(-1, distribution.mode()[..., None], True)
-        log_f = likelihood.everywhere(keep)  # [B,T,S]
+        distribution, _ = self.narrow(distribution)
+        log_f = likelihood.everywhere(distribution.support)  # [B,T,S]
+        value = (distribution.probs * log_f).sum(dim=-1)
+        return Expectation(value.detach(), value)
+
+    def narrow(self, distribution: Latent) -> tuple[Categorical, Tensor | None]:
+        whole = _categorical(distribution, "enumerate")
         if self.prune == 0:
-            value = (probs * log_f).sum(dim=-1)
-            return Expectation(value.detach(), value)
-        kept = probs.masked_fill(~keep, 0.0)
-        mass = kept.sum(dim=-1)
-        value = (kept * log_f).sum(dim=-1) / mass
-        return Expectation(value.detach(), value, dropped=1 - mass.detach())
+            return whole, None
+        part = whole.truncated(self.prune)
+        return part, whole.probs.detach().masked_fill(part.support, 0.0).sum(dim=-1)
 
     def prepare(self, likelihood: Likelihood, support: Tensor) -> Likelihood:
         if self.prune > 0:
@@ -160,6 +164,9 @@ class _TableWithoutGraph(Likelihood):
     @property
     def is_probability(self) -> bool:
         return self.inner.is_probability
+
+    def ceiling(self, positions: Tensor) -> Tensor:
+        return self.inner.ceiling(positions)
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         return self.inner.pairs(example, step, position)

@@ -33,6 +33,14 @@ class Likelihood(ABC):
         """Whether f ≤ 1 is known (outputs are discrete): pruning skips positions on the strength of it."""
         return False
 
+    def ceiling(self, positions: Tensor) -> Tensor:
+        """A number ≥ log f at positions [B,T,K], for a small part of what log f costs: [B,T,K], without a graph.
+
+        +inf where nothing is known of f (a density).
+        """
+        limit = 0.0 if self.is_probability else torch.inf
+        return torch.full(positions.shape, limit, device=positions.device)
+
     @property
     def is_lazy(self) -> bool:
         """Whether pairs with an upstream gradient of 0 cost nothing in the backward pass.
@@ -192,6 +200,13 @@ class ContextLikelihood(Likelihood):
             )
         return self._in_chunks(self._pair_log_prob, example, step, position)
 
+    def ceiling(self, positions: Tensor) -> Tensor:
+        if not (isinstance(self.head, SoftmaxHead) and self.is_lazy):
+            return super().ceiling(positions)
+        self._need_targets()
+        assert self.targets is not None
+        return self.head.ceiling(self.values, self.queries, self.targets, positions)
+
     def mixture(self, z: Tensor) -> Tensor:
         self._need_targets()
         context = self.contexts(z).flatten(0, -2)  # [(K·)B·T,D]
@@ -277,6 +292,9 @@ class _WithoutGraph(Likelihood):
     @property
     def is_probability(self) -> bool:
         return self.inner.is_probability
+
+    def ceiling(self, positions: Tensor) -> Tensor:
+        return self.inner.ceiling(positions)
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         with torch.no_grad():

@@ -10,8 +10,8 @@ from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.masks import masked_logsumexp, zero_where_masked
 
-# positions of largest prior that a pruned pass evaluates before it knows anything of f
-FIRST_LOOK = 2
+# positions of largest prior that are worth a bound on their f; of the others f ≤ 1 is all that is known
+CANDIDATES = 16
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,16 @@ def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
 def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMarginal:
     """∇log Σ p f = Σ r ∇log(p f): find r, then differentiate only the pairs with r > ε.
 
-    f ≤ 1, so r_i ≤ p_i / Σ_seen p f: after a first look at the likeliest positions, every position with
-    p_i < ε Σ_seen p f is known to be below ε and is never evaluated. (A density may exceed 1; then all are
-    evaluated.) The prior's own gradient is cheap and uses every responsibility found.
+    With a cheap bound f̄ ≥ f, r_i ≤ p_i f̄_i / Σ_seen p f: after a look at the most promising position, every
+    position with p_i f̄_i < ε Σ_seen p f is known to be below ε and is never evaluated. (Of a density no bound is
+    known; then all are evaluated.) The prior's own gradient is cheap and uses every responsibility found.
     """
     log_prior = prior.log_probs.detach()
-    first = _top(log_prior, FIRST_LOOK) & prior.support
+    reach = _reach(log_prior, likelihood)  # [B,T,S], log p f̄
+    first = _top(reach, 1) & prior.support
     f_first = _look(likelihood, first)
-    second = prior.support & ~first
-    if likelihood.is_probability:
-        seen_so_far = masked_logsumexp(log_prior + f_first.detach(), first)
-        second &= log_prior > seen_so_far[..., None] + math.log(prune)
+    seen_so_far = masked_logsumexp(log_prior + f_first.detach(), first)
+    second = prior.support & ~first & (reach > seen_so_far[..., None] + math.log(prune))
     log_f = f_first + _look(likelihood, second)  # [B,T,S]
     seen = first | second
     with torch.no_grad():
@@ -63,8 +62,8 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
         responsibilities = (joint - value[..., None]).exp()
         kept = (responsibilities > prune) | _top(joint, 1)
         left_out = responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
-        unseen = prior.probs.masked_fill(seen, 0.0).sum(dim=-1)
-        # what was not evaluated adds at most its prior mass to the sum
+        # what was not evaluated adds at most p f̄ to the sum
+        unseen = reach.exp().masked_fill(seen | ~prior.support, 0.0).sum(dim=-1)
         share = torch.sigmoid(unseen.log() - value)
         dropped = share + (1 - share) * left_out
         expected = _expected(responsibilities, log_f)
@@ -75,6 +74,15 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     terms = terms + responsibilities.masked_fill(~kept, 0.0) * zero_where_masked(log_f, kept)
     twin = terms.sum(dim=-1)
     return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
+
+
+def _reach(log_prior: Tensor, likelihood: Likelihood) -> Tensor:
+    """An upper bound of log p f, [B,T,S]."""
+    likeliest = log_prior.topk(min(CANDIDATES, log_prior.shape[-1]), dim=-1).indices  # [B,T,K]
+    rest = 0.0 if likelihood.is_probability else torch.inf
+    bound = torch.full_like(log_prior, rest)
+    bound.scatter_(-1, likeliest, likelihood.ceiling(likeliest).to(bound.dtype))
+    return (log_prior + bound).masked_fill(log_prior == -torch.inf, -torch.inf)
 
 
 def _look(likelihood: Likelihood, mask: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from latentalign.alignment.checks import check_count, check_fraction, check_posi
 from latentalign.alignment.distributions import Categorical, Latent, check_family
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Estimator
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.likelihood import Likelihood, TableLikelihood
 from latentalign.alignment.marginal import exact_marginal
 from latentalign.alignment.masks import zero_where_masked
 
@@ -108,7 +108,11 @@ class Marginal(Objective):
 
 @dataclass(frozen=True)
 class Elbo(Objective):
-    """E_q[log f] − KL[q‖p] ≤ log marginal, by any estimator of the expectation; the KL in closed form."""
+    """E_q[log f] − KL[q‖p] ≤ log marginal, by any estimator of the expectation; the KL in closed form.
+
+    With a pruning estimator q is conditioned on its likely positions in both terms: a bound as well, and usually a
+    tighter one. `dropped_mass` is the probability that q had elsewhere.
+    """
 
     estimator: Estimator = field(default_factory=Enumerate)
 
@@ -124,14 +128,15 @@ class Elbo(Objective):
         generator: torch.Generator | None,
     ) -> Bound:
         assert posterior is not None
-        expected = self.estimator(posterior, likelihood, prior=prior, generator=generator)
-        kl = posterior.kl(prior)
+        narrower, dropped = self.estimator.narrow(posterior)
+        expected = self.estimator(narrower, likelihood, prior=prior, generator=generator)
+        kl = narrower.kl(prior)
         return Bound(
             value=expected.value - kl.detach(),
             surrogate=expected.surrogate - kl,
             log_likelihood=expected.value,
             kl=kl.detach(),
-            diagnostics=describe(prior, posterior, dropped_mass=expected.dropped),
+            diagnostics=describe(prior, posterior, dropped_mass=dropped),
         )
 
 
@@ -148,8 +153,9 @@ class Hard(Objective):
         posterior: Latent | None,
         generator: torch.Generator | None,
     ) -> Bound:
-        expected = self.estimator(prior, likelihood, prior=prior, generator=generator)
-        return _without_kl(expected.value, expected.surrogate, describe(prior, dropped_mass=expected.dropped))
+        narrower, dropped = self.estimator.narrow(prior)
+        expected = self.estimator(narrower, likelihood, prior=prior, generator=generator)
+        return _without_kl(expected.value, expected.surrogate, describe(prior, dropped_mass=dropped))
 
 
 @dataclass(frozen=True)
@@ -225,13 +231,15 @@ class StochasticVI(Objective):
         begin = categorical_only(posterior, self) if self.needs_posterior else prior.detach()
         likelihood = self.estimator.prepare(likelihood, prior.support)
         frozen_f, frozen_p = likelihood.detach(), prior.detach()
+        # a table has all values of f already: nothing is gained by pruning
+        in_steps = Enumerate() if isinstance(frozen_f, TableLikelihood) else self.estimator
         # the steps need a graph of their own, wherever they run: also within torch.inference_mode
         with torch.inference_mode(False), torch.enable_grad():
             scores = zero_where_masked(begin.log_probs, begin.support)
             for _ in range(self.steps):
                 scores = scores if amortised and scores.requires_grad else scores.detach().requires_grad_()
                 q = Categorical.from_scores(scores, prior.support)
-                expected = self.estimator(q, frozen_f, prior=frozen_p, generator=generator)
+                expected = in_steps(q, frozen_f, prior=frozen_p, generator=generator)
                 ascent = (expected.surrogate - q.kl(frozen_p)).sum()
                 (slope,) = torch.autograd.grad(ascent, scores, create_graph=amortised)
                 scores = scores + self.learning_rate * slope

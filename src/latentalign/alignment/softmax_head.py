@@ -55,6 +55,33 @@ class SoftmaxHead:
         result: Tensor = _PairLogProb.apply(*inputs)  # type: ignore[no-untyped-call]
         return result.masked_fill(ignored, 0.0)
 
+    @torch.no_grad()
+    def ceiling(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
+        """An upper bound of log f at positions [B,T,K] of values [B,S,H] for the targets [B,T].
+
+        The normaliser of a softmax is at least its part over a few words. The words of the same example are the
+        ones that the other positions would rather say, so that little is missing where it matters.
+        """
+        (batch, steps, width), count = queries.shape, positions.shape[-1]
+        ignored = targets == IGNORED
+        words = targets.masked_fill(ignored, 0)
+        again = (words[:, :, None] == words[:, None, :]).tril(-1).any(dim=-1)  # each word once
+        weight = self.output.weight[words].transpose(1, 2)  # [B,H,T]
+        bias = 0.0 if self.output.bias is None else self.output.bias[words][:, None]  # [B,1,T]
+        found = values.new_empty(positions.shape)
+        size = max(1, BLOCK_ELEMENTS // (batch * count * max(width, steps)))
+        for start in range(0, steps, size):
+            block = slice(start, start + size)
+            rows = positions[:, block].flatten(1)  # [B,t·K]
+            hidden = values.gather(1, rows[..., None].expand(-1, -1, width)).unflatten(1, (-1, count))
+            hidden = self.activation(hidden + queries[:, block, None]).flatten(1, 2)
+            logits = hidden @ weight + bias  # [B,t·K,T]
+            own = torch.arange(steps, device=rows.device)[block].repeat_interleave(count)
+            mine = logits.gather(2, own.expand(batch, -1)[..., None])[..., 0]
+            total = logits.masked_fill_(again[:, None], -torch.inf).logsumexp(dim=-1)
+            found[:, block] = (mine - total).unflatten(1, (-1, count))
+        return found.masked_fill_(ignored[..., None], 0.0)
+
 
 def _plain(
     values: Tensor,
