@@ -94,7 +94,7 @@ def derive(results: dict[str, Any]) -> dict[str, Any]:
         return {}
     derived: dict[str, Any] = {}
     for kind in ("marginal", "variational"):
-        used = training["prune"]
+        used = training["prune"][kind]
         rows = [row for row in training["gradients"][kind] if row["prune"] == used]
         derived[f"{kind}_error"] = rows[0]["relative_error"] if rows else None
     if training["decoder_size"] == 512:  # the size at which the released code was measured

@@ -1,6 +1,7 @@
 """Tokens a second of whole training steps for each objective, over soft's; memory; and what pruning loses."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.measure import measure
 from benchmarks.translation.setting import Setting, Stopwatch, note, summary, take_turns
+from latentalign.alignment import Bound, Elbo, Enumerate, Marginal, Objective, TableLikelihood
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.cost import BareLoop
 
@@ -57,15 +59,17 @@ def run(setting: Setting) -> dict[str, Any]:
         "batches": len(batches),
         "decoder_size": setting.run.config.model.decoder_size,
         "target_size": len(setting.run.assets.target),
-        "prune": setting.objective("-marginal")["prune"],
+        "prune": {
+            "marginal": setting.objective("-marginal")["prune"],
+            "variational": setting.objective("-variational")["estimator"]["prune"],
+        },
         "rounds": options.rounds,
         "objectives": objectives,
         "gradients": {
-            "marginal": gradient_errors(setting, "wake", lambda prune: {"name": "marginal", "prune": prune}),
-            "variational": gradient_errors(
-                setting,
-                "enumerate",
-                lambda prune: {"name": "variational", "estimator": {"name": "enumerate", "prune": prune}},
+            "marginal": gradient_errors(setting, "wake", _marginal, lambda _: Marginal()),
+            "variational": gradient_errors(setting, "enumerate", _variational, _conditioned),
+            "variational, against the whole q": gradient_errors(
+                setting, "enumerate", _variational, lambda _: Elbo()
             ),
         },
         "released": RELEASED,
@@ -134,19 +138,46 @@ def make_pass(run: str, weights: str, objective: Any, count: int) -> Callable[[]
     return call
 
 
+def _marginal(prune: float) -> Objective:
+    return Marginal(prune)
+
+
+def _variational(prune: float) -> Objective:
+    return Elbo(Enumerate(prune))
+
+
+def _conditioned(prune: float) -> Objective:
+    return Conditioned(least=prune)
+
+
+@dataclass(frozen=True)
+class Conditioned(Elbo):
+    """The bound of q conditioned on its likely positions, from all values of f: what pruning has to agree with."""
+
+    least: float = 0.0
+
+    def _bound(self, prior: Any, likelihood: Any, posterior: Any, generator: Any) -> Bound:
+        table = TableLikelihood(likelihood.everywhere(prior.support))
+        return super()._bound(prior, table, posterior.truncated(self.least), generator)
+
+
 def gradient_errors(
-    setting: Setting, state: str, objective: Callable[[float], Any], *, count: int = 3
+    setting: Setting,
+    state: str,
+    pruned: Callable[[float], Objective],
+    dense: Callable[[float], Objective],
+    *,
+    count: int = 3,
 ) -> list[dict[str, float]]:
     """|pruned − dense| / |dense| of the whole gradient on the same batches without dropout, by ε."""
     model = setting.model(state).eval()
     batches = setting.batches(count + 2)[1:-1]
-    dense = [gradient(model, build_objective(objective(0.0)), batch)[0] for batch in batches]
     rows = []
     for prune in PRUNING:
-        chosen = build_objective(objective(prune))
-        found = [gradient(model, chosen, batch) for batch in batches]
+        found = [gradient(model, pruned(prune), batch) for batch in batches]
+        exact = [gradient(model, dense(prune), batch)[0] for batch in batches]
         errors = [
-            float((mine - exact).norm() / exact.norm()) for (mine, _), exact in zip(found, dense, strict=True)
+            float((mine - other).norm() / other.norm()) for (mine, _), other in zip(found, exact, strict=True)
         ]
         rows.append(
             {

@@ -41,7 +41,7 @@ def test_what_was_not_measured_has_no_verdict() -> None:
 
 def test_the_released_code_is_compared_through_the_peer_and_at_its_own_size() -> None:
     training = {
-        "prune": 0.02,
+        "prune": {"marginal": 0.02, "variational": 0.02},
         "decoder_size": 512,
         "gradients": {"marginal": [{"prune": 0.02, "relative_error": 0.004}], "variational": []},
         "objectives": {"marginal, pruned": {"per_second": 1600.0, "peak_mib": 1000.0}},
