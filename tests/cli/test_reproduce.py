@@ -25,7 +25,7 @@ TABLE1 = [
 ]  # fmt: skip
 TABLE3 = [
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
-    "logistic-normal", "sparsemax", "gaussian-context",
+    "logistic-normal", "sparsemax", "gaussian-context", "enumerate-from-prior", "sample-from-prior",
 ]  # fmt: skip
 
 

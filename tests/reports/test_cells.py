@@ -53,6 +53,17 @@ def test_a_gaussian_context_is_warmed_up_softly_by_itself():
     assert "| variational | pathwise, 1 sample, Gaussian context |" in shown
 
 
+def test_rows_with_q_from_the_prior_share_a_warmup_and_say_so():
+    enumerated, sampled = cells_of("enumerate-from-prior", "sample-from-prior")
+    for cell in (enumerated, sampled):
+        assert cell.recipe.model.inference_network.from_prior
+    shared = shared_warmups([enumerated, sampled])
+    assert shared[enumerated.name] == shared[sampled.name] != []
+    row = {"estimator": "reinforce", "objective": "variational", **sampled.spec.labels}
+    shown = LAYOUTS["table3"]({"summary": [row], "claims": []})[0].markdown()
+    assert "| variational | reinforce, 1 sample, q from p |" in shown
+
+
 def test_principal_rows_have_every_seed_and_the_others_the_first():
     names = [cell.name for cell in cells_of("soft", "rws", seeds=(1, 2))]
     assert names == ["soft-s1", "rws-s1", "soft-s2"]

@@ -44,6 +44,7 @@ VARIANTS = [
     {"input_feeding": True, "decoder_layers": 3, "initial_state": "zero"},
     {"score": "general", "hidden_size": 7},
     {"score": "dot"},
+    {"inference_network": {"memory_size": 6, "from_prior": True}},
     {"alignment": {"name": "categorical", "normalizer": "sparsemax"}, "input_feeding": True},
 ]
 
@@ -143,6 +144,18 @@ def test_the_posterior_sees_the_word_it_explains_and_trains_no_word_vector() -> 
     posteriors[0].entropy().sum().backward()
     assert model.target_embedding.weight.grad is None
     assert model.source_embedding.weight.grad is None
+
+
+def test_a_posterior_from_the_prior_is_the_prior_times_what_the_paper_s_network_says() -> None:
+    batch = make_batch(SOURCES, TARGETS)
+    apart, joined = tiny_model(), tiny_model(inference_network={"memory_size": 6, "from_prior": True})
+    joined.load_state_dict(apart.state_dict())  # no weight is added
+    problem, other = (model.problem(batch, with_posterior=True) for model in (joined, apart))
+    product = problem.prior.probs * other.posterior.probs
+    torch.testing.assert_close(problem.posterior.probs, product / product.sum(dim=-1, keepdim=True))
+    # and θ learns nothing through it
+    entropy = problem.posterior.entropy().sum()
+    assert all(part is None for part in torch.autograd.grad(entropy, joined.theta(), allow_unused=True))
 
 
 def test_theta_and_phi_share_nothing_and_leave_nothing_out() -> None:

@@ -73,13 +73,13 @@ class SoftmaxHead:
         for start in range(0, steps, size):
             block = slice(start, start + size)
             rows = positions[:, block].flatten(1)  # [B,t·K]
-            hidden = values.gather(1, rows[..., None].expand(-1, -1, width)).unflatten(1, (-1, count))
+            hidden = values.gather(1, rows[..., None].expand(-1, -1, width)).view(batch, -1, count, width)
             hidden = self.activation(hidden + queries[:, block, None]).flatten(1, 2)
             logits = hidden @ weight + bias  # [B,t·K,T]
             own = torch.arange(steps, device=rows.device)[block].repeat_interleave(count)
             mine = logits.gather(2, own.expand(batch, -1)[..., None])[..., 0]
             total = logits.masked_fill_(again[:, None], -torch.inf).logsumexp(dim=-1)
-            found[:, block] = (mine - total).unflatten(1, (-1, count))
+            found[:, block] = (mine - total).view(batch, -1, count)
         return found.masked_fill_(ignored[..., None], 0.0)
 
 

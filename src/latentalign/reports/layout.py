@@ -28,6 +28,8 @@ def _estimator(row: Row) -> str:
         parts.append(str(row["baseline"]))
     if row.get("alignment"):
         parts.append(str(row["alignment"]))
+    if row.get("posterior"):
+        parts.append(str(row["posterior"]))
     return ", ".join(parts)
 
 

@@ -1,5 +1,6 @@
 """The rows of the paper's translation tables: how each objective is trained."""
 
+from dataclasses import replace
 from typing import Any
 
 from latentalign.reports.cells import Spec
@@ -13,6 +14,14 @@ RELAXED = {"name": "variational", "estimator": "pathwise"}
 def _variational(name: str, estimator: Any, label: str, **labels: Any) -> Spec:
     last = {"name": "variational", "estimator": estimator}
     return Spec(name, "variational", label, last, needs_posterior=True, labels=labels)
+
+
+def _from_prior(name: str, estimator: Any, label: str, **labels: Any) -> Spec:
+    """q ∝ p · exp(score): the network has only to say what the word it sees adds to the prior."""
+    return replace(
+        _variational(name, estimator, label, posterior="q from p", **labels),
+        model={"inference_network": {"from_prior": True}},
+    )
 
 
 def _relaxed(name: str, alignment: Any, label: str) -> Spec:
@@ -93,6 +102,8 @@ _ROWS = (
         labels={"alignment": "sparsemax"},
     ),
     _gaussian_context(),
+    _from_prior("enumerate-from-prior", ENUMERATED, "enumerate"),
+    _from_prior("sample-from-prior", SAMPLED, "reinforce", samples=1, baseline="soft"),
 )  # fmt: skip
 
 SPECS: dict[str, Spec] = {spec.name: spec for spec in _ROWS}
@@ -102,5 +113,5 @@ TABLE1 = (
 TABLE2 = tuple(name for name in TABLE1 if name != "relaxed")  # K-max needs a categorical prior
 TABLE3 = (
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
-    "logistic-normal", "sparsemax", "gaussian-context",
+    "logistic-normal", "sparsemax", "gaussian-context", "enumerate-from-prior", "sample-from-prior",
 )  # fmt: skip

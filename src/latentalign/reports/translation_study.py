@@ -26,7 +26,7 @@ from latentalign.training.runs import load_run
 
 __all__ = ["SPECS", "STUDIES"]
 
-KEYS = ("row", "objective", "estimator", "samples", "baseline", "alignment", "inference")
+KEYS = ("row", "objective", "estimator", "samples", "baseline", "alignment", "posterior", "inference")
 MEASURES = (
     "ppl", "bleu", "prior_entropy", "nll", "chrf", "elbo", "kl", "minutes", "tokens_per_second", "peak_memory_mb",
 )  # fmt: skip

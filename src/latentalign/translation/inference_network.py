@@ -18,6 +18,9 @@ class InferenceNetwork(nn.Module):
     It reads the word vectors of the generative model but does not train them, and it shares nothing else. A
     latent context is the exception: its mean is this network's attention over the translator's own values, because
     a vector that f understands has to come from where f learnt to read.
+
+    With `from_prior` its scores are added to the prior's: q ∝ p · exp(score). The exact posterior is p · f, so that
+    the network only has to learn what the word y_j says about a position, log f, and not the prior besides.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class InferenceNetwork(nn.Module):
         self.score = General(size, size)
         self.latent = build_latent(alignment, query_size=size, size=context_size)
         self.dropout = Dropout(drop)
+        self.from_prior = config.from_prior
 
     def forward(
         self,
@@ -46,10 +50,17 @@ class InferenceNetwork(nn.Module):
         target_mask: Tensor,
         *,
         values: Tensor,
+        prior_scores: Tensor,
         padded: bool = True,
     ) -> Latent:
-        """q from word vectors [B,S,E] and [B,T,E] (step j sees the word it predicts, y_j) and values [B,S,H]."""
+        """q from word vectors [B,S,E] and [B,T,E] (step j sees the word it predicts, y_j) and values [B,S,H].
+
+        The prior's scores [B,T,S] are taken as they are; nothing is learnt through them.
+        """
         memory = self.dropout(self.source(self.dropout(source), source_mask, padded=padded))
         queries = self.dropout(self.target(self.dropout(target), target_mask, padded=padded))
-        posterior: Latent = self.latent(self.score(queries, memory), queries, values, source_mask)
+        scores = self.score(queries, memory)
+        if self.from_prior:
+            scores = scores + prior_scores
+        posterior: Latent = self.latent(scores, queries, values, source_mask)
         return posterior

@@ -155,7 +155,7 @@ class TranslationModel(nn.Module):
         return AlignmentProblem(
             prior=self.latent(scores, outputs, memory.values, memory.mask),
             likelihood=self.likelihood(memory, self.query(outputs), batch.target),
-            posterior=self.posterior(batch, memory) if with_posterior else None,
+            posterior=self.posterior(batch, memory, scores) if with_posterior else None,
             weights=batch.target_mask,
         )
 
@@ -176,7 +176,7 @@ class TranslationModel(nn.Module):
             feed = torch.bmm(self.latent.attention(scores[-1], memory.mask), memory.states).squeeze(1)
         return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)
 
-    def posterior(self, batch: Batch, memory: Memory) -> Latent:
+    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent:
         """q(z | x, y) over [B,T,S] by the inference network; a latent context is one of the memory's values."""
         if self.inference_network is None:
             raise UserError(
@@ -186,7 +186,12 @@ class TranslationModel(nn.Module):
         source = F.embedding(batch.source, self.source_embedding.weight.detach())
         target = F.embedding(batch.target, self.target_embedding.weight.detach())
         return self.inference_network(
-            source, batch.source_mask, target, batch.target_mask, values=memory.values
+            source,
+            batch.source_mask,
+            target,
+            batch.target_mask,
+            values=memory.values,
+            prior_scores=prior_scores.detach(),
         )
 
     def theta(self) -> list[nn.Parameter]:
