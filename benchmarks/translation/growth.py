@@ -53,8 +53,8 @@ class AsIfTrained(TranslationModel):
         outputs, scores = super()._read_targets(memory, words)
         return outputs, scores + diagonal(*scores.shape[1:])
 
-    def posterior(self, batch: Batch, memory: Memory) -> Latent:
-        found: Any = super().posterior(batch, memory)
+    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent:
+        found: Any = super().posterior(batch, memory, prior_scores)
         return Categorical.from_scores(found.log_probs + diagonal(*found.shape[1:]), batch.source_mask)
 
 
