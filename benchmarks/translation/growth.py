@@ -100,7 +100,7 @@ def run(setting: Setting) -> dict[str, Any]:
             for name, objective in OBJECTIVES.items():
                 found = measure(
                     make_step,
-                    rounds=1 if options.quick else 3,
+                    rounds=1 if options.quick else min(3, options.rounds),
                     threads=setting.threads,
                     objective=objective,
                     length=length,
