@@ -12,6 +12,7 @@ from latentalign.alignment.masks import masked_logsumexp, zero_where_masked
 
 # positions of largest prior that are worth a bound on their f; of the others f ≤ 1 is all that is known
 CANDIDATES = 16
+LOOKS = (1, 2)  # positions of the first looks; what each finds may spare others the next one
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,21 @@ def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
 def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMarginal:
     """∇log Σ p f = Σ r ∇log(p f): find r, then differentiate only the pairs with r > ε.
 
-    With a cheap bound f̄ ≥ f, r_i ≤ p_i f̄_i / Σ_seen p f: after a look at the most promising position, every
+    With a cheap bound f̄ ≥ f, r_i ≤ p_i f̄_i / Σ_seen p f: after a look at the most promising positions, every
     position with p_i f̄_i < ε Σ_seen p f is known to be below ε and is never evaluated. (Of a density no bound is
     known; then all are evaluated.) The prior's own gradient is cheap and uses every responsibility found.
     """
     log_prior = prior.log_probs.detach()
     reach = _reach(log_prior, likelihood)  # [B,T,S], log p f̄
-    first = _top(reach, 1) & prior.support
-    f_first = _look(likelihood, first)
-    seen_so_far = masked_logsumexp(log_prior + f_first.detach(), first)
-    second = prior.support & ~first & (reach > seen_so_far[..., None] + math.log(prune))
-    log_f = f_first + _look(likelihood, second)  # [B,T,S]
-    seen = first | second
+    seen = torch.zeros_like(prior.support)
+    so_far = torch.full_like(log_prior[..., :1], -torch.inf)  # [B,T,1], log Σ_seen p f
+    log_f = torch.zeros_like(log_prior)
+    for count in (*LOOKS, log_prior.shape[-1]):
+        promising = prior.support & ~seen & (reach > so_far + math.log(prune))
+        look = promising & _top(reach.masked_fill(~promising, -torch.inf), count)
+        log_f = log_f + _look(likelihood, look)
+        seen = seen | look
+        so_far = masked_logsumexp(log_prior + log_f.detach(), seen)[..., None]
     with torch.no_grad():
         joint = (log_prior + log_f).masked_fill(~seen, -torch.inf)
         value = joint.logsumexp(dim=-1)  # [B,T]
@@ -70,8 +74,10 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     if not likelihood.is_lazy:
         log_f = likelihood.everywhere(kept)
     terms = responsibilities * zero_where_masked(prior.log_probs, seen)
-    # a pair that is not kept has the gradient 0, which a lazy likelihood does not follow
-    terms = terms + responsibilities.masked_fill(~kept, 0.0) * zero_where_masked(log_f, kept)
+    # a pair that is not kept has the gradient 0, which a lazy likelihood does not follow; the others stand in for it
+    followed = responsibilities.masked_fill(~kept, 0.0)
+    followed = followed + kept * (left_out / kept.sum(dim=-1))[..., None]
+    terms = terms + followed * zero_where_masked(log_f, kept)
     twin = terms.sum(dim=-1)
     return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
 

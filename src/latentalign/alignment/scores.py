@@ -58,34 +58,45 @@ class Additive(Score):
         return scores
 
     def _energies(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.energy(torch.tanh(queries[:, :, None] + keys[:, None])).squeeze(-1)
+        # tanh(x) = 2 σ(2x) − 1: on a CPU σ takes a third of the time of tanh, and the rest goes into v
+        gate = torch.sigmoid(2 * queries[:, :, None] + 2 * keys[:, None])
+        return 2 * self.energy(gate).squeeze(-1) - self.energy.weight.sum()
 
 
 class _BlockwiseEnergies(torch.autograd.Function):
-    """vᵀ tanh(q + k) a few steps at a time; the backward pass computes each block again and keeps none."""
+    """vᵀ tanh(q + k) a few steps at a time; the backward pass computes each block again and keeps none.
+
+    By tanh(x) = 2 σ(2x) − 1, as where all fits.
+    """
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, weight)
         scores = queries.new_empty(queries.shape[0], queries.shape[1], keys.shape[1])
-        for block in _steps(queries, keys):
-            hidden = (queries[:, block, None] + keys[:, None]).tanh_()  # [B,t,S,H]
-            scores[:, block] = hidden @ weight[0]
-        return scores
+        for block, gate in _gates(queries, keys):
+            scores[:, block] = gate @ weight[0]
+        return scores.mul_(2).sub_(weight.sum())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, weight = ctx.saved_tensors
         for_queries, for_keys, for_weight = (torch.zeros_like(tensor) for tensor in (queries, keys, weight))
-        for block in _steps(queries, keys):
-            hidden = (queries[:, block, None] + keys[:, None]).tanh_()  # [B,t,S,H]
-            above = upstream[:, block, :, None]  # [B,t,S,1]
-            for_weight[0] += (hidden * above).sum(dim=(0, 1, 2))
-            slope = hidden.square_().neg_().add_(1).mul_(above).mul_(weight[0])
+        for block, gate in _gates(queries, keys):
+            above = upstream[:, block].flatten()  # [B·t·S]
+            for_weight += above @ gate.flatten(0, 2)
+            slope = gate.sub_(gate.square())  # tanh' = 4 σ (1 − σ)
+            slope.flatten(0, 2).mul_(4 * above[:, None])
             for_queries[:, block] = slope.sum(dim=2)
             for_keys += slope.sum(dim=1)
-        return for_queries, for_keys, for_weight
+        return for_queries * weight[0], for_keys * weight[0], 2 * for_weight - upstream.sum()
+
+
+def _gates(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """σ(2 (q + k)) of a few steps at a time, [B,t,S,H]."""
+    queries, keys = 2 * queries, 2 * keys
+    for block in _steps(queries, keys):
+        yield block, (queries[:, block, None] + keys[:, None]).sigmoid_()
 
 
 def _steps(queries: Tensor, keys: Tensor) -> Iterator[slice]:
