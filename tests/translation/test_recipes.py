@@ -6,6 +6,7 @@ import pytest
 
 from latentalign.alignment.registry import build_objective
 from latentalign.training.recipes import load_recipe, recipe_folders
+from latentalign.training.runs import schedule_of
 from latentalign.training.schedule import build_schedule
 
 FOLDER = next(folder for folder in recipe_folders() if folder.is_dir())
@@ -74,9 +75,10 @@ def test_multi30k_recipes_differ_in_their_objective_alone() -> None:
             ("relaxed", "gaussian-context", "input-feeding")
         ):
             recipe = load_recipe(name)
-            assert (recipe.data, recipe.model, recipe.training) == (base.data, base.model, base.training), (
-                name
-            )
+            translator = recipe.model.model_copy(update={"inference_network": base.model.inference_network})
+            assert (recipe.data, translator, recipe.training) == (base.data, base.model, base.training), name
+            # q begins at the prior wherever there is one
+            assert recipe.model.inference_network.from_prior == schedule_of(recipe).needs_posterior, name
 
 
 def test_recipes_are_short_lists_of_differences() -> None:
