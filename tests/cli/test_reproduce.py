@@ -84,6 +84,7 @@ def produce(study, data, folder, *more):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # twenty-odd trainings
 def test_everything_on_a_generated_corpus(data, tmp_path):
     out = tmp_path / "results"
     content, said = produce("table1", data, out, "--jobs", 2, "--seeds", "1,2")
