@@ -99,9 +99,8 @@ def test_wake_moves_theta_by_the_marginal_and_phi_towards_the_responsibilities(s
     problems.assert_same_gradients(found, expected)
 
 
-@pytest.mark.parametrize(
-    "prune", [0.0, 1e-12], ids=["dense", "pruned"]
-)  # two paths, nothing below 1e-12 here
+# two paths: nothing is below 1e-12 here
+@pytest.mark.parametrize("prune", [0.0, 1e-12], ids=["dense", "pruned"])
 @pytest.mark.parametrize("start", ["prior", "posterior"])
 def test_svi_moves_theta_at_the_q_it_found_and_the_start_through_its_steps(start: str, prune: float) -> None:
     problem = problems.make(1)

@@ -76,9 +76,7 @@ class InferenceNetworkConfig(Section):
     memory_size: PositiveInt = 512  # both directions together, as for the encoder
     layers: PositiveInt = 1
     dropout: Share | None = None  # as the model's unless given
-    from_prior: bool = (
-        False  # add the score to the prior's: q ∝ p · exp(score), as the exact posterior is p · f
-    )
+    from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
 
 
 class ModelConfig(Section):
