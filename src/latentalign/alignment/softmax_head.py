@@ -6,6 +6,7 @@ while it is in the cache, and nothing of size V is kept beyond a fixed budget: t
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,13 +14,32 @@ from torch import Tensor, nn
 
 from latentalign.alignment.errors import ConfigError
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 BLOCK_ELEMENTS = 2**19  # logits of one block: 2 MB in float32
 # exponentials of one request kept for the backward pass, 64 MB in float32: writing and reading one takes a seventh of
 # the time of computing it again
 KEPT_ELEMENTS = 2**24
 
 IGNORED = -100  # a target that torch's cross entropy leaves out; here log f = 0
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation in three ways: for a graph, in the place of its input, and its slope as a function of its value."""
+
+    plain: Callable[[Tensor], Tensor]
+    in_place: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+
+def _tanh_in_place(inputs: Tensor) -> Tensor:
+    # 2 logistic(2x) − 1: on a CPU it takes a third of the time of tanh
+    return inputs.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
+ACTIVATIONS = {
+    "tanh": Activation(torch.tanh, _tanh_in_place, lambda value: 1 - value.square()),
+    "relu": Activation(torch.relu, torch.relu_, lambda value: (value > 0).to(value.dtype)),
+}
 
 
 class SoftmaxHead:
@@ -34,7 +54,7 @@ class SoftmaxHead:
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, context: Tensor, query: Tensor) -> Tensor:
-        return self.output(self.activation(context + query))
+        return self.output(self.activation.plain(context + query))
 
     def is_lazy(self, values: Tensor) -> bool:
         """Whether these values go through the blocks, whose backward pass leaves out pairs without a gradient."""
@@ -74,7 +94,7 @@ class SoftmaxHead:
             block = slice(start, start + size)
             rows = positions[:, block].flatten(1)  # [B,t·K]
             hidden = values.gather(1, rows[..., None].expand(-1, -1, width)).view(batch, -1, count, width)
-            hidden = self.activation(hidden + queries[:, block, None]).flatten(1, 2)
+            hidden = self.activation.in_place(hidden.add_(queries[:, block, None])).flatten(1, 2)
             logits = hidden @ weight + bias  # [B,t·K,T]
             own = torch.arange(steps, device=rows.device)[block].repeat_interleave(count)
             mine = logits.gather(2, own.expand(batch, -1)[..., None])[..., 0]
@@ -90,10 +110,10 @@ def _plain(
     bias: Tensor,
     rows: tuple[Tensor, Tensor],
     targets: Tensor,
-    activation: Callable[[Tensor], Tensor],
+    activation: Activation,
 ) -> Tensor:
     """The same in plain operations: for second derivatives and for other devices."""
-    hidden = activation(values.index_select(0, rows[0]) + queries.index_select(0, rows[1]))
+    hidden = activation.plain(values.index_select(0, rows[0]) + queries.index_select(0, rows[1]))
     return -nn.functional.cross_entropy(nn.functional.linear(hidden, weight, bias), targets, reduction="none")
 
 
@@ -126,7 +146,7 @@ class _PairLogProb(torch.autograd.Function):
         value_rows: Tensor,  # [N]
         query_rows: Tensor,  # [N]
         targets: Tensor,  # [N]
-        activation: Callable[[Tensor], Tensor],
+        activation: Activation,
     ) -> Tensor:
         count, width = targets.shape[0], weight.shape[0]
         result = values.new_empty(count)
@@ -168,23 +188,20 @@ class _PairLogProb(torch.autograd.Function):
         border = int((live < kept.shape[0]).sum())
         for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
             of_value, of_query = value_rows[pairs], query_rows[pairs]
-            with torch.enable_grad():
-                joined = values.index_select(0, of_value) + queries.index_select(0, of_query)
-                joined = joined.detach().requires_grad_()
-                hidden = activation(joined)
+            hidden = _hidden(values, queries, of_value, of_query, activation)
             scale = -upstream[pairs, None]
             probs = buffer.rows(pairs.shape[0])
             if number == 0:  # kept
                 torch.index_select(kept, 0, pairs, out=probs)
                 probs.mul_(scale / normalizer[pairs])
             else:
-                torch.addmm(bias, hidden.detach(), weight.t(), out=probs)
+                torch.addmm(bias, hidden, weight.t(), out=probs)
                 probs.sub_(normalizer[pairs]).exp_().mul_(scale)
             # gradient of the logits: upstream · (one-hot − probabilities)
             probs.scatter_add_(1, targets[pairs, None], -scale)
-            slopes[2].addmm_(probs.t(), hidden.detach())
+            slopes[2].addmm_(probs.t(), hidden)
             slopes[3].add_(probs.sum(dim=0))
-            (through,) = torch.autograd.grad(hidden, joined, probs @ weight)
+            through = (probs @ weight).mul_(activation.slope(hidden))
             slopes[0].index_add_(0, of_value, through)
             slopes[1].index_add_(0, of_query, through)
         return (*slopes, *(None,) * 4)
@@ -209,6 +226,6 @@ def _hidden(
     queries: Tensor,
     value_rows: Tensor,
     query_rows: Tensor,
-    activation: Callable[[Tensor], Tensor],
+    activation: Activation,
 ) -> Tensor:
-    return activation(values.index_select(0, value_rows) + queries.index_select(0, query_rows))
+    return activation.in_place(values.index_select(0, value_rows).add_(queries.index_select(0, query_rows)))
