@@ -1,5 +1,7 @@
 """Pruned sums against dense ones: the error stays within the mass that is reported as dropped."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from latentalign.alignment import (
     Wake,
     exact_posterior,
 )
+from latentalign.alignment.marginal import exact_marginal
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, evaluate
@@ -73,6 +76,47 @@ def test_the_likelihood_loses_no_more_gradient_than_is_reported(prune: float) ->
     if prune == 0.2:
         assert lost.max() > 0.05
         assert (dropped <= lost + 0.2).all()  # and the report is not idly large
+
+
+class Watched(TableLikelihood):
+    """Remembers which pairs were asked for."""
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__(table)
+        self.seen = torch.zeros(table.shape, dtype=torch.bool)
+
+    def everywhere(self, mask: Tensor) -> Tensor:
+        self.seen |= mask
+        return super().everywhere(mask)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_positions_that_were_not_looked_at_are_guessed_from_those_that_were(seed: int) -> None:
+    """By plain loops: f is taken to be what it is on average, in logarithms, where it was looked at."""
+    problem = problems.make(seed, lengths=(12,), steps=24, spread=2.0)
+    mask = problem.mask[:, None].expand_as(problem.prior_scores)
+    likelihood = Watched(problem.likelihood().everywhere(mask).detach())
+    prior = problem.prior().detach()
+    found = exact_marginal(prior, likelihood, prune=0.05)
+    assert 0 < int((~likelihood.seen).sum()) < likelihood.seen.numel()
+    off, off_by_cutting = 0.0, 0.0
+    for step in range(24):
+        seen = likelihood.seen[0, step].tolist()
+        p, log_f = prior.probs[0, step].tolist(), likelihood.table[0, step].tolist()
+        looks = [value for value, known in zip(log_f, seen, strict=True) if known]
+        usual = sum(looks) / len(looks)
+        joint = [
+            probability * math.exp(value if known else usual)
+            for probability, value, known in zip(p, log_f, seen, strict=True)
+        ]
+        guessed = [value / sum(joint) for value in joint]
+        assert found.responsibilities[0, step].tolist() == pytest.approx(guessed)
+        exact = [probability * math.exp(value) for probability, value in zip(p, log_f, strict=True)]
+        exact = [value / sum(exact) for value in exact]
+        cut = [value if known else 0.0 for value, known in zip(joint, seen, strict=True)]
+        cut = [value / sum(cut) for value in cut]
+        off, off_by_cutting = off + math.dist(guessed, exact), off_by_cutting + math.dist(cut, exact)
+    assert off < off_by_cutting
 
 
 def test_the_likeliest_position_is_kept_however_much_is_pruned() -> None:

@@ -11,7 +11,7 @@ from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.masks import masked_logsumexp, zero_where_masked
 
 # positions of largest prior that are worth a bound on their f; of the others f ≤ 1 is all that is known
-CANDIDATES = 16
+CANDIDATES = 24
 LOOKS = (1, 2)  # positions of the first looks; what each finds may spare others the next one
 
 
@@ -47,7 +47,7 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
 
     With a cheap bound f̄ ≥ f, r_i ≤ p_i f̄_i / Σ_seen p f: after a look at the most promising positions, every
     position with p_i f̄_i < ε Σ_seen p f is known to be below ε and is never evaluated. (Of a density no bound is
-    known; then all are evaluated.) The prior's own gradient is cheap and uses every responsibility found.
+    known; then all are evaluated.) The prior's own gradient is cheap and uses every responsibility, found or guessed.
     """
     log_prior = prior.log_probs.detach()
     reach = _reach(log_prior, likelihood)  # [B,T,S], log p f̄
@@ -63,17 +63,18 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     with torch.no_grad():
         joint = (log_prior + log_f).masked_fill(~seen, -torch.inf)
         value = joint.logsumexp(dim=-1)  # [B,T]
-        responsibilities = (joint - value[..., None]).exp()
-        kept = (responsibilities > prune) | _top(joint, 1)
-        left_out = responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
+        found = (joint - value[..., None]).exp()  # responsibilities as far as they were looked for
+        responsibilities = _guess(joint, reach, seen, prior.support)
+        kept = (responsibilities > prune) & seen | _top(joint, 1)
         # what was not evaluated adds at most p f̄ to the sum
         unseen = reach.exp().masked_fill(seen | ~prior.support, 0.0).sum(dim=-1)
         share = torch.sigmoid(unseen.log() - value)
-        dropped = share + (1 - share) * left_out
-        expected = _expected(responsibilities, log_f)
+        dropped = share + (1 - share) * found.masked_fill(kept, 0.0).sum(dim=-1)
+        expected = _expected(found, log_f)
+        left_out = responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
     if not likelihood.is_lazy:
         log_f = likelihood.everywhere(kept)
-    terms = responsibilities * zero_where_masked(prior.log_probs, seen)
+    terms = responsibilities * zero_where_masked(prior.log_probs, responsibilities > 0)
     # a pair that is not kept has the gradient 0, which a lazy likelihood does not follow; the others stand in for it
     followed = responsibilities.masked_fill(~kept, 0.0)
     followed = followed + kept * (left_out / kept.sum(dim=-1))[..., None]
@@ -89,6 +90,17 @@ def _reach(log_prior: Tensor, likelihood: Likelihood) -> Tensor:
     bound = torch.full_like(log_prior, rest)
     bound.scatter_(-1, likeliest, likelihood.ceiling(likeliest).to(bound.dtype))
     return (log_prior + bound).masked_fill(log_prior == -torch.inf, -torch.inf)
+
+
+def _guess(joint: Tensor, reach: Tensor, seen: Tensor, support: Tensor) -> Tensor:
+    """Responsibilities [B,T,S]; where log p f was not looked at, its bound less what the bound was off elsewhere.
+
+    Each of these is below ε, but a prior that takes them for nothing learns to push them down: that was half the
+    error of the whole gradient.
+    """
+    slack = (reach - joint).masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / seen.sum(dim=-1, keepdim=True)
+    everywhere = torch.where(seen, joint, reach - slack).masked_fill(~support, -torch.inf)
+    return everywhere.softmax(dim=-1)
 
 
 def _look(likelihood: Likelihood, mask: Tensor) -> Tensor:
