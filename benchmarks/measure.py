@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.reports.cost import peak_memory
+from latentalign.training.allocator import keep_freed_memory
 
 LONG = 10.0  # seconds; a call that takes longer is made once
 
@@ -27,6 +28,7 @@ def _child(
     import torch
 
     torch.set_num_threads(threads)
+    keep_freed_memory()
     run = make(**arguments)
     forget_peak()
     before = peak_memory()

@@ -22,6 +22,7 @@ from benchmarks.translation import decoding, growth, machine, operators, peer, s
 from benchmarks.translation.goals import judge_all, lines
 from benchmarks.translation.page import write_page
 from benchmarks.translation.setting import Setting, load, note
+from latentalign.training.allocator import keep_freed_memory
 
 SECTIONS = {
     "startup": startup.run,
@@ -100,6 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure section by section; each is written as soon as it is known."""
     options = parse(arguments)
     torch.set_num_threads(options.threads)
+    keep_freed_memory()
     setting = Setting(options)
     path: Path = options.out / "performance.json"
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

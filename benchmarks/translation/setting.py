@@ -96,7 +96,7 @@ class Setting:
         return self.stack.enter_context(prepare_again(self.run.config, self.run_folder, lambda text: None))
 
     def batches(self, count: int) -> list[Any]:
-        """Training batches from the shortest to the longest, the same for everybody."""
+        """Training batches of all lengths as an epoch has them, the same for everybody."""
         return spread_batches(self.prepared.train, count)
 
     def shuffled(self, count: int, *, epoch: int) -> list[Any]:

@@ -33,11 +33,13 @@ def train(
     ] = False,
 ) -> None:
     """Train a model from a recipe into a run folder, or go on with a run."""
+    from latentalign.training.allocator import keep_freed_memory
     from latentalign.training.fit import train as fit
     from latentalign.training.stopping import TrainingStopped
 
     changes = [*(settings or []), *(["training.deterministic=true"] if deterministic else [])]
     loaded, folder = _choose(recipe, out, resume, changes, overwrite)
+    keep_freed_memory()
     try:
         trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
     except TrainingStopped as error:

@@ -14,6 +14,7 @@ import torch
 from latentalign.alignment.bound import Bound
 from latentalign.errors import UserError
 from latentalign.reports.jobs import ONE_THREAD, python
+from latentalign.training.allocator import keep_freed_memory
 from latentalign.training.folders import prepare_again
 from latentalign.training.runs import load_run
 
@@ -65,10 +66,10 @@ class BareLoop:
 
 
 def take_steps(folder: Path, steps: int = STEPS) -> dict[str, Any]:
-    """Train the last phase's objective for a few steps on batches of all lengths, the longest included."""
+    """Train the last phase's objective for a few steps: time on batches of all lengths, memory on the longest, too."""
     run = load_run(folder)
     with prepare_again(run.config, folder, lambda text: None) as prepared:
-        batches = spread_batches(prepared.train, steps)
+        batches, longest = spread_batches(prepared.train, steps), longest_batch(prepared.train)
     training = run.config.training
     loop = BareLoop(
         run.model,
@@ -83,14 +84,20 @@ def take_steps(folder: Path, steps: int = STEPS) -> dict[str, Any]:
         if number > 0:  # the first one also pays for what torch sets up once
             seconds += time.process_time() - started
             outputs += count
+    loop.step(longest)
     return {"tokens_per_second": round(outputs / seconds, 1), "peak_memory_mb": round(peak_memory(), 1)}
 
 
 def spread_batches(dataset: Any, count: int) -> list[Any]:
-    """That many batches, from the shortest to the longest."""
+    """That many batches, from short to long, each the middle one of an equal part of an epoch."""
     plan = dataset.plan(-1, 0)
-    chosen = [plan[round(n * (len(plan) - 1) / max(count - 1, 1))] for n in range(count)]
+    chosen = [plan[int((n + 0.5) * len(plan) / count)] for n in range(count)]
     return [dataset.collate(indices) for indices in chosen]
+
+
+def longest_batch(dataset: Any) -> Any:
+    """The batch that needs the most memory."""
+    return dataset.collate(dataset.plan(-1, 0)[-1])
 
 
 def peak_memory() -> float:
@@ -105,4 +112,5 @@ def peak_memory() -> float:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    keep_freed_memory()
     sys.stdout.write(json.dumps(take_steps(Path(sys.argv[1]))) + "\n")

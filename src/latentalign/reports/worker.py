@@ -10,6 +10,7 @@ from latentalign.errors import UserError
 from latentalign.reports.cells import Cell, Warmup
 from latentalign.reports.grid import Grid, Settings
 from latentalign.reports.study import do_job, find_task_studies
+from latentalign.training.allocator import keep_freed_memory
 from latentalign.training.stopping import TrainingStopped
 
 
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     """The exit code: 0 when the job is done."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     torch.set_num_threads(1)
+    keep_freed_memory()
     settings, study, job = arguments
     try:
         work(Settings.from_json(Path(settings).read_text(encoding="utf-8")), study, job)
