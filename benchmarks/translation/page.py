@@ -87,7 +87,10 @@ def _peer(found: dict[str, Any]) -> list[str]:
     if "skipped" in found:
         return ["## Beside JoeyNMT", "", f"Not measured: {found['skipped']}.", ""]
     training = [
-        [name, figure(row["per_second"]), f"{row['ratio']:.2f}"] for name, row in found["training"].items()
+        [name, figure(row["per_second"]), f"{alone['ratio']:.2f}", f"{row['ratio']:.2f}"]
+        for (name, row), alone in zip(
+            found["training"].items(), found["training_over_own_batches"].values(), strict=True
+        )
     ]
     decoding = [
         [name, figure(row["per_second"]), f"{row['ratio']:.2f}", f"{row['tokens_per_sentence']:.1f}"]
@@ -96,9 +99,10 @@ def _peer(found: dict[str, Any]) -> list[str]:
     return [
         "## Beside JoeyNMT",
         "",
-        f"All models are trained on the same batches for {found['updates']} updates and then decode.",
+        f"Trained for {found['updates']} updates, and then decoding. JoeyNMT's own loader batches sentences in random "
+        "order; a second copy of it is given our batches, in which lengths are alike, and that one decodes.",
         "",
-        *table(("training", "tokens/s", "/ JoeyNMT"), training),
+        *table(("training", "tokens/s", "/ JoeyNMT, its own batches", "/ JoeyNMT"), training),
         "",
         *table((f"beam {found['beam']}", "sentences/s", "/ JoeyNMT", "tokens a sentence"), decoding),
         "",

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,7 @@ BEAM, GROUP = 10, 64
 # the peer's own search: no penalty on the end, at most 1.5 times the source; ours allows ten tokens more
 SEARCH = SearchOptions(beam=BEAM, length_penalty=1.0, eos_penalty=0.0, max_length_factor=1.5)
 STEPS_A_ROUND = 30
+PEER, PEER_ALONE = "JoeyNMT", "JoeyNMT, its own batches"
 
 
 def run(setting: Setting) -> dict[str, Any]:
@@ -45,10 +47,15 @@ def run(setting: Setting) -> dict[str, Any]:
         "latentalign": _fresh(setting, input_feeding=False),
         "latentalign, input feeding": _fresh(setting, input_feeding=True),
     }
-    with conversation(python, _task(setting, batches), setting) as ask:
+    pairs = [_pairs(batch) for batch in batches]
+    with (
+        conversation(python, _task(setting, pairs), setting, "peer") as ask,
+        conversation(python, _task(setting, mixed(pairs)), setting, "peer-alone") as ask_alone,
+    ):
         training = take_turns(
             {
-                "JoeyNMT": _peer_trainer(ask, updates, rounds),
+                PEER: _peer_trainer(ask, updates, rounds),
+                PEER_ALONE: _peer_trainer(ask_alone, updates, rounds),
                 **{name: _trainer(loop, batches, rounds) for name, loop in ours.items()},
             },
             rounds,
@@ -61,9 +68,12 @@ def run(setting: Setting) -> dict[str, Any]:
         "sizes": {**SIZES, "attention": SIZES["decoder"]},
         "updates": updates,
         "beam": BEAM,
-        "training": {name: summary(watches, kept["JoeyNMT"]) for name, watches in kept.items()},
+        "training": {name: summary(watches, kept[PEER]) for name, watches in kept.items()},
+        "training_over_own_batches": {
+            name: summary(watches, kept[PEER_ALONE]) for name, watches in kept.items()
+        },
         "decoding": {
-            name: {**summary(watches, decoding["JoeyNMT"]), "tokens_per_sentence": lengths[name]}
+            name: {**summary(watches, decoding[PEER]), "tokens_per_sentence": lengths[name]}
             for name, watches in decoding.items()
         },
     }
@@ -88,7 +98,23 @@ def _reason(error: OSError | subprocess.CalledProcessError) -> str:
     return str(told).strip().splitlines()[-1]
 
 
-def _task(setting: Setting, batches: list[Any]) -> dict[str, Any]:
+Pairs = list[list[list[int]]]  # sources and targets of a batch, in the peer's numbering
+
+
+def mixed(batches: list[Pairs]) -> list[Pairs]:
+    """The same pairs in batches of the same number, in random order: as the peer's own loader makes them."""
+    every = [pair for sources, targets in batches for pair in zip(sources, targets, strict=True)]
+    random.Random(0).shuffle(every)
+    size = max(len(sources) for sources, _ in batches)
+    parts = [every[start : start + size] for start in range(0, len(every), size)]
+    return [[[source for source, _ in part], [target for _, target in part]] for part in parts]
+
+
+def _pairs(batch: Any) -> Pairs:
+    return [_pieces(batch.source, batch.source_mask), _pieces(batch.target, batch.target_mask)]
+
+
+def _task(setting: Setting, batches: list[Pairs]) -> dict[str, Any]:
     """Everything the worker has to know, in its own numbering: its unknown piece is 0 and its padding 1."""
     assets = setting.run.assets
     return {
@@ -99,10 +125,7 @@ def _task(setting: Setting, batches: list[Any]) -> dict[str, Any]:
         "clip": 5.0,
         "source_size": len(assets.source),
         "target_size": len(assets.target),
-        "batches": [
-            [_pieces(batch.source, batch.source_mask), _pieces(batch.target, batch.target_mask)]
-            for batch in batches
-        ],
+        "batches": batches,
         "sentences": [_renumber(assets.encode_source(text)[0]) for text in setting.test_sentences],
     }
 
@@ -120,12 +143,12 @@ Ask = Callable[[dict[str, Any]], dict[str, float]]
 
 
 @contextmanager
-def conversation(python: Path, task: dict[str, Any], setting: Setting) -> Iterator[Ask]:
+def conversation(python: Path, task: dict[str, Any], setting: Setting, name: str) -> Iterator[Ask]:
     """Start the worker; what is yielded sends a command and waits for the answer."""
-    path = setting.work / "peer-task.json"
+    path = setting.work / f"{name}-task.json"
     path.write_text(json.dumps(task), encoding="utf-8")
     worker = Path(__file__).with_name("peer_worker.py")
-    log = (setting.work / "peer.log").open("w", encoding="utf-8")
+    log = (setting.work / f"{name}.log").open("w", encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": ""}
     process = subprocess.Popen(
         [str(python), "-P", str(worker), str(path)],  # -P: it shall not find modules of this folder
@@ -220,13 +243,13 @@ def _decode_in_turns(
     numbers = range(len(setting.test_sentences))
     assets = setting.run.assets
     sizes = [len(assets.source.encode(text)) for text in setting.test_sentences]
-    produced: dict[str, list[float]] = {name: [] for name in ("JoeyNMT", *models)}
+    produced: dict[str, list[float]] = {name: [] for name in (PEER, *models)}
 
     def peer(part: list[int]) -> Stopwatch:
         order = sorted(part, key=sizes.__getitem__)
         groups = [order[at : at + GROUP] for at in range(0, len(order), GROUP)]
         answer = ask({"do": "decode", "groups": groups, "beam": BEAM})
-        produced["JoeyNMT"].append(answer["tokens"] / answer["sentences"])
+        produced[PEER].append(answer["tokens"] / answer["sentences"])
         return _told(answer, "sentences")
 
     def own(name: str, part: list[int]) -> Stopwatch:
@@ -244,7 +267,7 @@ def _decode_in_turns(
         part = [number for number in numbers if number % parts == start]
         found = take_turns(
             {
-                "JoeyNMT": lambda part=part: peer(part),
+                PEER: lambda part=part: peer(part),
                 **{name: lambda name=name, part=part: own(name, part) for name in models},
             },
             1,

@@ -10,7 +10,7 @@ from benchmarks.translation.goals import Goal, derive, judge_all, lines
 from benchmarks.translation.growth import EXACT, OBJECTIVES, AsIfTrained, _batch
 from benchmarks.translation.operators import largest
 from benchmarks.translation.page import table, write_page
-from benchmarks.translation.peer import _renumber, _stretches
+from benchmarks.translation.peer import _renumber, _stretches, mixed
 from benchmarks.translation.setting import Stopwatch, summary, take_turns
 
 from latentalign.alignment import Marginal
@@ -47,7 +47,7 @@ def test_the_released_code_is_compared_through_the_peer_and_at_its_own_size() ->
         "objectives": {"marginal, pruned": {"per_second": 1600.0, "peak_mib": 1000.0}},
         "released": {"tokens_per_second": 100.0, "joeynmt_tokens_per_second": 500.0, "peak_gb": 8.0},
     }
-    peer = {"training": {"JoeyNMT": {"per_second": 1000.0}}}  # this machine is twice as fast
+    peer = {"training": {"JoeyNMT, its own batches": {"per_second": 1000.0}}}  # this machine is twice as fast
     found = derive({"training": training, "peer": peer})
     assert found["speed_over_released"] == pytest.approx(8.0)
     assert found["memory_of_released"] == pytest.approx(8e9 / (1000 * 2**20))
@@ -138,3 +138,13 @@ def test_the_model_of_growth_looks_trained() -> None:
     assert 0.5 < float(problem.posterior.entropy().detach().mean()) < 1.1
     assert float(bound.value.exp().mean()) > 0.4
     assert set(EXACT) < set(OBJECTIVES)
+
+
+def test_the_peers_own_batches_hold_the_same_pairs_in_another_order() -> None:
+    batches = [[[[n], [n, n]], [[-n], [-n, -n]]] for n in range(1, 40)]
+    found = mixed(batches)
+    assert [len(sources) for sources, _ in found] == [2] * 39
+    pairs = [(s, t) for sources, targets in found for s, t in zip(sources, targets, strict=True)]
+    assert all(len(s) == len(t) and s[0] == -t[0] for s, t in pairs)
+    assert pairs != (ordered := [(s, t) for b in batches for s, t in zip(*b, strict=True)])
+    assert sorted(pairs) == sorted(ordered)

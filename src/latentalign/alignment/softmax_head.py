@@ -54,7 +54,9 @@ class SoftmaxHead:
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, context: Tensor, query: Tensor) -> Tensor:
-        return self.output(self.activation.plain(context + query))
+        with_graph = torch.is_grad_enabled()
+        activation = self.activation.plain if with_graph else self.activation.in_place
+        return self.output(activation(context + query))
 
     def is_lazy(self, values: Tensor) -> bool:
         """Whether these values go through the blocks, whose backward pass leaves out pairs without a gradient."""
