@@ -61,6 +61,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--set", action="append", default=[], metavar="A.B=C", help="a setting of the recipe")
     add("--batches", type=int, default=8, help="training batches of a turn")
     add("--rounds", type=int, default=5, help="turns of each contender")
+    add("--turn-seconds", type=float, default=5.0, help="how long a turn of training steps lasts at least")
     add("--sentences", type=int, default=1000, help="test sentences to decode")
     add("--few-sentences", type=int, default=256, help="of them for the growth with beam and batch")
     add(

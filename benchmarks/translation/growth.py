@@ -22,9 +22,9 @@ TOKENS = 800  # target tokens of a batch, whatever its length
 SHARPNESS = 2.0  # nats a position of distance: a prior entropy of 0.8 as after training
 OBJECTIVES: dict[str, Any] = {
     "soft": "soft",
-    "marginal, pruned": {"name": "marginal", "prune": 0.02},
+    "marginal, pruned": {"name": "marginal", "prune": 0.005},
     "marginal, dense": "marginal",
-    "variational, pruned": {"name": "variational", "estimator": {"name": "enumerate", "prune": 0.02}},
+    "variational, pruned": {"name": "variational", "estimator": {"name": "enumerate", "prune": 0.005}},
     "variational, 1 sample": {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}},
 }
 EXACT = ("marginal, pruned", "marginal, dense", "variational, pruned")

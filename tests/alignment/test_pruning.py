@@ -151,7 +151,10 @@ def test_pruned_marginal_asks_for_few_pairs_once_the_prior_is_sharp() -> None:
 
 
 def test_a_pruned_bound_is_the_bound_of_the_conditioned_posterior() -> None:
-    """By plain loops: q is cut off below ε, made to sum to 1 again, and used in both terms; gradients included."""
+    """By plain loops: q is cut off below ε, made to sum to 1 again, and used in both terms; gradients included.
+
+    But for the prior's gradient, which is that of the KL from the whole q.
+    """
     problem = problems.make(2, lengths=(8, 5), steps=4, spread=2.0)
     bound = evaluate(problem, Elbo(Enumerate(prune=0.1)))
 
@@ -160,11 +163,27 @@ def test_a_pruned_bound_is_the_bound_of_the_conditioned_posterior() -> None:
         mass = oracles.total(likely)
         return oracles.elbo([q / mass for q in likely], output.prior, output.log_f)
 
+    def whole(output: problems.Output) -> Number:
+        return oracles.elbo(output.posterior, output.prior, output.log_f)
+
     torch.testing.assert_close(bound.value.tolist(), problem.plain().each(cut))
-    problems.assert_same_gradients(
-        problem.gradients(bound.surrogate.sum()), problem.plain().gradients(cut), rtol=1e-7, atol=1e-7
-    )
+    torch.testing.assert_close(bound.surrogate, bound.value)
+    found = problem.gradients(bound.surrogate.sum())
+    expected = problem.plain().gradients(cut)
+    assert (found["prior_scores"] - expected["prior_scores"]).abs().max() > 0.01
+    expected["prior_scores"] = problem.plain().gradients(whole)["prior_scores"]
+    problems.assert_same_gradients(found, expected, rtol=1e-7, atol=1e-7)
     assert bound.diagnostics["dropped_mass"].max() > 0.1
+
+
+def test_a_sparse_prior_does_not_follow_to_where_it_is_zero() -> None:
+    prior = Categorical.from_probs(torch.tensor([[[0.7, 0.3, 0.0]]], dtype=torch.float64))
+    scores = torch.tensor([[[3.0, 2.0, -3.0]]], dtype=torch.float64, requires_grad=True)
+    table = TableLikelihood(torch.tensor([[[-1.0, -2.0, -3.0]]], dtype=torch.float64))
+    bound = Elbo(Enumerate(prune=0.1))(prior, table, posterior=Categorical.from_scores(scores))
+    assert torch.isfinite(bound.surrogate).all()
+    (slope,) = torch.autograd.grad(bound.surrogate.sum(), scores)
+    assert torch.isfinite(slope).all()
 
 
 @pytest.mark.parametrize("prune", [0.003, 0.03, 0.2])

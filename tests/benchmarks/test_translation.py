@@ -20,6 +20,7 @@ def arguments(tmp_path: Path, *sections: str) -> list[str]:
         "pairs": 60,
         "batches": 2,
         "rounds": 2,
+        "turn-seconds": 0.1,
         "sentences": 4,
         "few-sentences": 2,
         "growth-tokens": 20,

@@ -111,7 +111,8 @@ class Elbo(Objective):
     """E_q[log f] − KL[q‖p] ≤ log marginal, by any estimator of the expectation; the KL in closed form.
 
     With a pruning estimator q is conditioned on its likely positions in both terms: a bound as well, and usually a
-    tighter one. `dropped_mass` is the probability that q had elsewhere.
+    tighter one. `dropped_mass` is the probability that q had elsewhere. The prior still follows the whole q, which
+    costs nothing: following the part it would become sharper and sharper, and q with it.
     """
 
     estimator: Estimator = field(default_factory=Enumerate)
@@ -131,13 +132,26 @@ class Elbo(Objective):
         narrower, dropped = self.estimator.narrow(posterior)
         expected = self.estimator(narrower, likelihood, prior=prior, generator=generator)
         kl = narrower.kl(prior)
+        surrogate = expected.surrogate - kl
+        if narrower is not posterior:
+            latents = (categorical_only(latent, self) for latent in (prior, posterior, narrower))
+            surrogate = surrogate + _towards_the_rest(*latents)
         return Bound(
             value=expected.value - kl.detach(),
-            surrogate=expected.surrogate - kl,
+            surrogate=surrogate,
             log_likelihood=expected.value,
             kl=kl.detach(),
             diagnostics=describe(prior, posterior, dropped_mass=dropped),
         )
+
+
+def _towards_the_rest(prior: Categorical, whole: Categorical, part: Categorical) -> Tensor:
+    """0, with the gradient that takes the prior from a part of q to the whole of it."""
+    left_out = (whole.probs - part.probs).detach()
+    # a sparse prior cannot follow to where it is 0
+    possible = prior.log_probs.detach() > -torch.inf
+    pull = (left_out * zero_where_masked(prior.log_probs, possible)).sum(dim=-1)
+    return pull - pull.detach()
 
 
 @dataclass(frozen=True)
