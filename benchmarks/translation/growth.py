@@ -24,7 +24,7 @@ OBJECTIVES: dict[str, Any] = {
     "soft": "soft",
     "marginal, pruned": {"name": "marginal", "prune": 0.005},
     "marginal, dense": "marginal",
-    "variational, pruned": {"name": "variational", "estimator": {"name": "enumerate", "prune": 0.005}},
+    "variational, pruned": {"name": "variational", "estimator": {"name": "enumerate", "prune": 0.004}},
     "variational, 1 sample": {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}},
 }
 EXACT = ("marginal, pruned", "marginal, dense", "variational, pruned")
