@@ -188,9 +188,11 @@ def draw_growth(rows: list[dict[str, Any]], path: Path) -> None:
             )
             axes[1][column].plot(lengths, [row["peak_mib"] for row in line], marker="o", label=name)
         axes[0][column].set(title=f"V = {vocabulary:,}", xscale="log", yscale="log")
-        axes[1][column].set(xlabel="S = T", ylim=(0, None))
+        axes[1][column].set(xlabel="S = T", xticks=lengths, xticklabels=lengths)
+        axes[1][column].minorticks_off()
     axes[0][0].set_ylabel("ms a target token")
-    axes[1][0].set_ylabel("peak memory, MiB")
+    # only now: a limit set before the other columns are drawn would hold for them, too
+    axes[1][0].set(ylabel="peak memory, MiB", ylim=(0, 1.05 * max(row["peak_mib"] for row in rows)))
     axes[0][0].legend(fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.savefig(path, dpi=110)
