@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.translation.peer import PEER_ALONE
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -108,7 +110,7 @@ def derive(results: dict[str, Any]) -> dict[str, Any]:
         if "training" in peer:
             # the released code against JoeyNMT there, JoeyNMT (as it is shipped, as there) against ours here
             slower = released["tokens_per_second"] / released["joeynmt_tokens_per_second"]
-            here = slower * peer["training"]["JoeyNMT, its own batches"]["per_second"]
+            here = slower * peer["training"][PEER_ALONE]["per_second"]
             derived["speed_over_released"] = pruned["per_second"] / here
     return derived
 

@@ -20,13 +20,6 @@ LENGTHS = (10, 25, 50, 100, 200)
 VOCABULARIES = (4_000, 16_000, 32_000)
 TOKENS = 800  # target tokens of a batch, whatever its length
 SHARPNESS = 2.0  # nats a position of distance: a prior entropy of 0.8 as after training
-OBJECTIVES: dict[str, Any] = {
-    "soft": "soft",
-    "marginal, pruned": {"name": "marginal", "prune": 0.005},
-    "marginal, dense": "marginal",
-    "variational, pruned": {"name": "variational", "estimator": {"name": "enumerate", "prune": 0.004}},
-    "variational, 1 sample": {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}},
-}
 EXACT = ("marginal, pruned", "marginal, dense", "variational, pruned")
 
 
@@ -89,6 +82,17 @@ def _batch(sentences: int, length: int, vocabulary: int) -> Batch:
     return Batch(torch.randint(4, vocabulary, shape), mask, torch.randint(4, vocabulary, shape), mask)
 
 
+def objectives(setting: Setting) -> dict[str, Any]:
+    """What grows, pruned as the recipes prune."""
+    return {
+        "soft": "soft",
+        "marginal, pruned": setting.objective("-marginal"),
+        "marginal, dense": "marginal",
+        "variational, pruned": setting.objective("-variational"),
+        "variational, 1 sample": {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}},
+    }
+
+
 def run(setting: Setting) -> dict[str, Any]:
     """A row for every objective, length and vocabulary, each in a process of its own."""
     options = setting.options
@@ -97,7 +101,7 @@ def run(setting: Setting) -> dict[str, Any]:
     for vocabulary in vocabularies:
         for length in lengths:
             soft: dict[str, float] = {}
-            for name, objective in OBJECTIVES.items():
+            for name, objective in objectives(setting).items():
                 found = measure(
                     make_step,
                     rounds=1 if options.quick else min(3, options.rounds),
