@@ -191,6 +191,25 @@ def test_the_ceiling_is_a_softmax_over_the_words_of_the_same_example(
         assert found[example, step, place].item() == pytest.approx(logits[word] - total)
 
 
+@pytest.mark.usefixtures("blocks")
+def test_a_softmax_among_a_few_words() -> None:
+    setting = Setting()
+    positions = torch.tensor([[[0, 2, 4]] * 4, [[1, 1, 3]] * 4, [[4, 3, 0]] * 4])
+    words = torch.tensor([[0, 3], [6, 6], [2, 5]])
+    found = SoftmaxHead(setting.output).among(setting.values, setting.queries, positions, words)
+    assert found.shape == (3, 4, 3, 2)
+    assert not found.requires_grad
+    for example, step, place in torch.ones(3, 4, 3).nonzero().tolist():
+        context = setting.values[example, positions[example, step, place]]
+        logits = setting.output(torch.tanh(context + setting.queries[example, step])).tolist()
+        one, other = words[example].tolist()
+        total = math.log(sum(math.exp(logits[word]) for word in {one, other}))
+        whole = math.log(sum(math.exp(logit) for logit in logits))
+        expected = [logits[one] - total, logits[other] - total if other != one else -math.inf]
+        assert found[example, step, place].tolist() == pytest.approx(expected)
+        assert expected[0] >= logits[one] - whole
+
+
 def test_nothing_is_known_of_a_density() -> None:
     positions = torch.zeros(1, 2, 1, dtype=torch.long)
     values, queries = torch.randn(1, 3, 2), torch.randn(1, 2, 2)

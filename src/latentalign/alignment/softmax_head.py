@@ -78,31 +78,44 @@ class SoftmaxHead:
         return result.masked_fill(ignored, 0.0)
 
     @torch.no_grad()
-    def ceiling(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
-        """An upper bound of log f at positions [B,T,K] of values [B,S,H] for the targets [B,T].
+    def among(self, values: Tensor, queries: Tensor, positions: Tensor, words: Tensor) -> Tensor:
+        """Logarithm of a softmax over a few words [B,C] of each example, at positions [B,T,K] of values [B,S,H].
 
-        The normaliser of a softmax is at least its part over a few words. The words of the same example are the
-        ones that the other positions would rather say, so that little is missing where it matters.
+        It bounds log f from above, since the normaliser of a softmax is at least its part over a few words: the more
+        of the likely words are among them, the less is missing. A word that comes twice counts once: [B,T,K,C],
+        −inf where it comes again.
         """
         (batch, steps, width), count = queries.shape, positions.shape[-1]
+        weight = nn.functional.embedding(words, self.output.weight).transpose(1, 2)  # [B,H,C]
+        bias = 0.0 if self.output.bias is None else self.output.bias[words][:, None]
+        bias = bias + torch.zeros_like(words, dtype=values.dtype)[:, None].masked_fill_(
+            _first(words)[:, None] < torch.arange(words.shape[1], device=words.device), -torch.inf
+        )  # [B,1,C]
+        places = positions + torch.arange(batch, device=words.device)[:, None, None] * values.shape[1]
+        found = values.new_empty(*positions.shape, words.shape[1])
+        size = max(1, BLOCK_ELEMENTS // (batch * count * max(width, words.shape[1])))
+        for block in (slice(start, start + size) for start in range(0, steps, size)):
+            hidden = values.flatten(0, 1).index_select(0, places[:, block].flatten())
+            hidden = hidden.view(batch, -1, count, width).add_(queries[:, block, None])
+            logits = torch.baddbmm(bias, self.activation.in_place(hidden).flatten(1, 2), weight)
+            found[:, block] = logits.log_softmax(dim=-1).view(batch, -1, count, words.shape[1])
+        return found
+
+    def ceiling(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
+        """An upper bound of log f at positions [B,T,K] for the targets [B,T].
+
+        The words of the same example are the ones that the other positions would rather say.
+        """
         ignored = targets == IGNORED
         words = targets.masked_fill(ignored, 0)
-        again = (words[:, :, None] == words[:, None, :]).tril(-1).any(dim=-1)  # each word once
-        weight = self.output.weight[words].transpose(1, 2)  # [B,H,T]
-        bias = 0.0 if self.output.bias is None else self.output.bias[words][:, None]  # [B,1,T]
-        found = values.new_empty(positions.shape)
-        size = max(1, BLOCK_ELEMENTS // (batch * count * max(width, steps)))
-        for start in range(0, steps, size):
-            block = slice(start, start + size)
-            rows = positions[:, block].flatten(1)  # [B,t·K]
-            hidden = values.gather(1, rows[..., None].expand(-1, -1, width)).view(batch, -1, count, width)
-            hidden = self.activation.in_place(hidden.add_(queries[:, block, None])).flatten(1, 2)
-            logits = hidden @ weight + bias  # [B,t·K,T]
-            own = torch.arange(steps, device=rows.device)[block].repeat_interleave(count)
-            mine = logits.gather(2, own.expand(batch, -1)[..., None])[..., 0]
-            total = logits.masked_fill_(again[:, None], -torch.inf).logsumexp(dim=-1)
-            found[:, block] = (mine - total).view(batch, -1, count)
-        return found.masked_fill_(ignored[..., None], 0.0)
+        found = self.among(values, queries, positions, words)  # [B,T,K,T]
+        own = _first(words)[:, :, None, None].expand(*positions.shape, 1)
+        return found.gather(3, own)[..., 0].masked_fill_(ignored[..., None], 0.0)
+
+
+def _first(words: Tensor) -> Tensor:
+    """Where each word of a row comes for the first time: [B,C] -> [B,C]."""
+    return (words[:, :, None] == words[:, None, :]).to(torch.uint8).argmax(dim=-1)
 
 
 def _plain(

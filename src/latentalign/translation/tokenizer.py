@@ -14,6 +14,7 @@ from latentalign.errors import UserError
 from latentalign.translation.config import TokenizerConfig
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
+NEVER = [PAD, START]  # what no sentence contains
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SPACE_MARK = "\u2581"  # sentencepiece's own mark at the start of a word
