@@ -51,6 +51,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="Multi30k; generated text where it is missing",
     )
     add("--run", type=Path, help="a trained soft run of the recipe's kind; trained here unless given")
+    add(
+        "--finished", type=Path, help="a run trained to the end by an exact objective, to decode with as well"
+    )
     add("--epochs", type=float, help="of soft training here; as in the recipe unless given")
     add(
         "--sharpen",

@@ -14,7 +14,7 @@ INFERENCES = ("soft", "kmax:5", "exact")
 BEAMS = (1, 5, 10, 20, 50)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 # soft attention, and what the exact marginal makes of it: sharper alignments need fewer positions
-STATES = ("soft", "wake")
+STATES = ("soft", "wake", "finished")
 
 
 def run(setting: Setting) -> dict[str, Any]:
@@ -26,7 +26,11 @@ def run(setting: Setting) -> dict[str, Any]:
     by_batch = [_point(setting, few, batch=batch) for batch in batches]
     wide = [point for point in by_beam if point["beam"] > 1]
     return {
-        "inference": {state: _inferences(setting, state) for state in STATES},
+        "inference": {
+            state: _inferences(setting, state)
+            for state in STATES
+            if state != "finished" or setting.options.finished is not None
+        },
         "by_beam": by_beam,
         "by_batch": by_batch,
         # seconds ~ beam^e: 1 is linear, 2 would be a quadratic surprise
@@ -72,9 +76,10 @@ def _inferences(setting: Setting, state: str) -> dict[str, Any]:
 def _translator(
     setting: Setting, state: str, inference: str, *, beam: int = 10, batch: int = 64
 ) -> Translator:
+    finished = setting.finished if state == "finished" else None
     return Translator(
-        setting.model(state),
-        setting.run.assets,
+        setting.model(state) if finished is None else finished.model,
+        setting.run.assets if finished is None else finished.assets,
         options=SearchOptions(beam=beam),
         predictor=find_predictor(inference),
         batch_size=batch,

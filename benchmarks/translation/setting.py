@@ -92,6 +92,11 @@ class Setting:
         return load_run(self.run_folder)
 
     @cached_property
+    def finished(self) -> Run:
+        """A run that has been trained to its end, to translate with."""
+        return load_run(self.options.finished)
+
+    @cached_property
     def prepared(self) -> Any:
         return self.stack.enter_context(prepare_again(self.run.config, self.run_folder, lambda text: None))
 

@@ -166,10 +166,11 @@ class _Front:
         near = slice(1, int(asked.sum(-1).max()))
         if near.stop <= 1:
             return wanted, torch.zeros_like(seen)
-        rest = unseen[..., near.stop :].sum(-1, keepdim=True)  # [A,W,1]
-        unseen = unseen[..., near]
+        rest = (unseen * ~asked).sum(-1, keepdim=True)  # [A,W,1]
+        unseen = (unseen * asked)[..., near]
 
-        most = sums.ceilings(near, self.words).mul_(sums.unseen[..., near, None])  # [A,W,k,C]
+        most = sums.ceilings(near, self.words)  # [A,W,k,C]
+        most.mul_((sums.unseen * asked)[..., near, None])
         may_enter = seen + most.sum(2) * self.scale > self.bar  # [A,W,C]
         weight = self.scale * may_enter / torch.maximum(seen, self.bar).clamp_min(1e-30)
         change = (most * weight[:, :, None]).amax(-1)  # [A,W,k] by each position, in nats
