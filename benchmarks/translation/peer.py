@@ -66,6 +66,7 @@ def run(setting: Setting) -> dict[str, Any]:
     return {
         "peer": list(REQUIREMENTS),
         "sizes": {**SIZES, "attention": SIZES["decoder"]},
+        "target_size": len(setting.run.assets.target),
         "updates": updates,
         "beam": BEAM,
         "training": {name: summary(watches, kept[PEER]) for name, watches in kept.items()},

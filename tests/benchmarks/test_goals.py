@@ -44,16 +44,18 @@ def test_the_released_code_is_compared_through_the_peer_and_at_its_own_size() ->
         "prune": {"marginal": 0.02, "variational": 0.02},
         "decoder_size": 512,
         "gradients": {"marginal": [{"prune": 0.02, "relative_error": 0.004}], "variational": []},
-        "objectives": {"marginal, pruned": {"per_second": 1600.0, "peak_mib": 1000.0}},
+        "target_size": 3000,
+        "objectives": {"marginal, pruned": {"ratio": 0.4, "peak_mib": 1000.0}},
         "released": {"tokens_per_second": 100.0, "joeynmt_tokens_per_second": 500.0, "peak_gb": 8.0},
     }
-    peer = {"training": {"JoeyNMT, its own batches": {"per_second": 1000.0}}}  # this machine is twice as fast
+    peer = {"target_size": 3000, "training_over_own_batches": {"latentalign": {"ratio": 4.0}}}
     found = derive({"training": training, "peer": peer})
-    assert found["speed_over_released"] == pytest.approx(8.0)
+    assert found["speed_over_released"] == pytest.approx(0.4 * 4 / 0.2)
     assert found["memory_of_released"] == pytest.approx(8e9 / (1000 * 2**20))
     assert found["marginal_error"] == 0.004
     assert found["variational_error"] is None
     assert "speed_over_released" not in derive({"training": {**training, "decoder_size": 256}, "peer": peer})
+    assert "speed_over_released" not in derive({"training": training, "peer": {**peer, "target_size": 1800}})
 
 
 def test_ratios_are_taken_within_a_round() -> None:
