@@ -19,9 +19,7 @@ from latentalign.translation.tokenizer import NEVER
 BLOCK_ELEMENTS = 2**19  # probabilities computed at a time: 2 MB in float32
 CONTENDERS = 24  # words of a sentence that are followed closely
 UNKNOWN_SHARE = 0.5  # of its ceiling that a probability is taken for where no other was looked at
-AT_ONCE = (
-    0.25  # share of the likeliest position's weight from which on a position is looked at without asking
-)
+AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
 
 
 def mix(
@@ -34,12 +32,14 @@ def mix(
     tolerance: float,
 ) -> Tensor:
     """Σ_i p_i f_i [A,W,V] for weights and positions [A,W,K], likeliest first; 0 for tokens that never come."""
-    sums = _Sums.begin(likelihood, weights, positions)
-    if weights.shape[-1] > 1:
-        sums.look(sums.unseen > (AT_ONCE * weights[..., :1] if tolerance > 0 else 0.0))
-        if tolerance > 0:
-            _race(sums, standing, end_token, tolerance)
-    return sums.total
+    total = weights.new_zeros(*weights.shape[:2], likelihood.width)
+    sums = _Sums(likelihood, positions, weights, weights.clone(), total)
+    if tolerance <= 0 or weights.shape[-1] == 1:
+        sums.look(weights > 0)
+    else:
+        sums.look(weights >= AT_ONCE * weights[..., :1])
+        _race(sums, standing, end_token, tolerance)
+    return total
 
 
 @dataclass
@@ -51,16 +51,6 @@ class _Sums:
     weights: Tensor  # [A,W,K]
     unseen: Tensor  # [A,W,K] the same, 0 where a position has been looked at
     total: Tensor  # [A,W,V]
-
-    @classmethod
-    def begin(cls, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor) -> "_Sums":
-        """With the likeliest position of every hypothesis."""
-        sums = cls(likelihood, positions, weights, weights.clone(), weights.new_empty(0))
-        rows = torch.arange(weights[..., 0].numel(), device=weights.device)
-        sums.total = sums._weighted(rows, rows * weights.shape[-1]).view(*weights.shape[:2], -1)
-        sums.total[..., NEVER] = 0.0
-        sums.unseen[..., 0] = 0.0
-        return sums
 
     def look(self, wanted: Tensor) -> None:
         """Add p_i f_i where wanted [A,W,K], in blocks that stay in the processor's cache."""
