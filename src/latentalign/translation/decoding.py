@@ -23,7 +23,7 @@ class PredictiveDecoder:
     model: TranslationModel
     predictor: Predictor
     generator: torch.Generator | None = None
-    tolerance: float = 5e-3  # nats a step, at most; 0 looks at every position of every hypothesis
+    tolerance: float = 2e-3  # nats a step, at most; 0 looks at every position of every hypothesis
     start_token: int = START
     end_token: int = END
 
