@@ -192,21 +192,26 @@ def test_the_ceiling_is_a_softmax_over_the_words_of_the_same_example(
 
 
 @pytest.mark.usefixtures("blocks")
-def test_a_softmax_among_a_few_words() -> None:
-    setting = Setting()
-    positions = torch.tensor([[[0, 2, 4]] * 4, [[1, 1, 3]] * 4, [[4, 3, 0]] * 4])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_softmax_among_a_few_words(activation: str, bias: bool) -> None:
+    setting = Setting(bias=bias)
+    positions = torch.tensor([[0, 2, 4, 4, 1, 0, 0], [1, 1, 3, 0, 2, 4, 1], [4, 3, 0, 0, 2, 3, 4]])
+    steps = torch.tensor([[0, 1, 2, 3, 3, 3, 0], [2, 1, 0, 1, 2, 3, 0], [0, 0, 1, 1, 2, 2, 3]])
     words = torch.tensor([[0, 3], [6, 6], [2, 5]])
-    found = SoftmaxHead(setting.output).among(setting.values, setting.queries, positions, words)
-    assert found.shape == (3, 4, 3, 2)
+    head = SoftmaxHead(setting.output, activation=activation)
+    found = head.among(setting.values, setting.queries, (positions, steps), words)
+    assert found.shape == (3, 7, 2)
     assert not found.requires_grad
-    for example, step, place in torch.ones(3, 4, 3).nonzero().tolist():
-        context = setting.values[example, positions[example, step, place]]
-        logits = setting.output(torch.tanh(context + setting.queries[example, step])).tolist()
+    for example, pair in torch.ones(3, 7).nonzero().tolist():
+        context = setting.values[example, positions[example, pair]]
+        query = setting.queries[example, steps[example, pair]]
+        logits = setting.output(getattr(torch, activation)(context + query)).tolist()
         one, other = words[example].tolist()
         total = math.log(sum(math.exp(logits[word]) for word in {one, other}))
         whole = math.log(sum(math.exp(logit) for logit in logits))
         expected = [logits[one] - total, logits[other] - total if other != one else -math.inf]
-        assert found[example, step, place].tolist() == pytest.approx(expected)
+        assert found[example, pair].tolist() == pytest.approx(expected)
         assert expected[0] >= logits[one] - whole
 
 

@@ -125,26 +125,26 @@ def test_the_tolerance_bounds_the_error_of_every_step(inference, ceilings, monke
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_word_that_nobody_followed_gets_a_second_race(again, monkeypatch):
-    race, races = mixture._race, []
+def test_a_word_that_nobody_followed_is_looked_for(again, monkeypatch):
+    look, looks = mixture._Sums.look, []
 
-    def counted(sums, *rest):
-        races.append(len(sums.total))
-        if again or len(races) == 1:
-            race(sums, *rest)
+    def counted(sums, wanted):
+        looks.append(int(wanted.sum()))
+        if again or len(looks) < 3:
+            look(sums, wanted)
 
     monkeypatch.setattr(mixture, "CONTENDERS", 6)
     monkeypatch.setattr(mixture, "AT_ONCE", 1.0)
-    monkeypatch.setattr(mixture, "_race", counted)
+    monkeypatch.setattr(mixture._Sums, "look", counted)
     worst = 0.0
     for seed in range(40):
-        races.clear()
+        looks.clear()
         model, predictor = tiny_model(ASSETS, scale=16.0), parse_inference("exact")
         memory, state, words, standing = one_step(model, seed)
         with torch.no_grad():
             fast, _ = PredictiveDecoder(model, predictor, tolerance=0.05).step(memory, state, words, standing)
             slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
-        if len(races) > 1:
+        if looks[2]:
             exact = slow.values + standing.alive[:, :, None]
             error = exact - fast.values.log() - standing.alive[:, :, None]
             best = exact.index_fill(2, torch.tensor(END), -torch.inf).flatten(1).topk(4).indices

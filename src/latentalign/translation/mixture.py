@@ -18,7 +18,7 @@ from latentalign.translation.tokenizer import NEVER
 
 BLOCK_ELEMENTS = 2**19  # probabilities computed at a time: 2 MB in float32
 CONTENDERS = 24  # words of a sentence that are followed closely
-UNKNOWN_SHARE = 0.5  # of its ceiling that a probability is taken for where no other was looked at
+GUESS = 0.5  # of its ceiling that a probability is taken for: then it is wrong by half of the ceiling at most
 AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
 
 
@@ -72,26 +72,30 @@ class _Sums:
             values.flatten(0, 1).index_select(0, place), queries.flatten(0, 1).index_select(0, rows)
         )
         assert isinstance(probs, Tensor)
-        probs.sub_(probs.amax(1, keepdim=True)).exp_()
-        return probs.mul_((self.weights.flatten()[pairs] / probs.sum(1))[:, None])
+        return torch.softmax(probs, dim=1, out=probs).mul_(self.weights.flatten()[pairs][:, None])
 
-    def ceilings(self, columns: slice, words: Tensor) -> Tensor:
-        """At least the f of words [A,C] at some columns of the positions: [A,W,k,C]."""
-        positions, head = self.positions[..., columns], self.likelihood.head
-        if not isinstance(head, SoftmaxHead):
-            return self.total.new_ones(*positions.shape, words.shape[1])
-        return head.among(self.likelihood.values, self.likelihood.queries, positions, words).exp_()
-
-    def select(self, sentences: Tensor) -> "_Sums":
-        """A copy of some sentences."""
+    def ceilings(self, pairs: Tensor, words: Tensor) -> Tensor:
+        """At least the f of words [A,C] of their sentences at pairs [n] of the flat [A,W,K], in their order: [n,C]."""
         f = self.likelihood
-        return _Sums(
-            ContextLikelihood(f.head, f.values[sentences], f.queries[sentences], width=f.width),
-            self.positions[sentences],
-            self.weights[sentences],
-            self.unseen[sentences],
-            self.total[sentences],
-        )
+        if not isinstance(f.head, SoftmaxHead):
+            return self.total.new_ones(len(pairs), words.shape[1])
+        each = self.weights[0].numel()
+        counts = torch.bincount(pairs // each, minlength=len(words))
+        before = counts.cumsum(0) - counts
+        counts, order = counts.sort()
+        found = self.total.new_empty(len(pairs), words.shape[1])
+        # sentences of about as many pairs together; who has less than the others repeats its last
+        groups = 1 + len(pairs) * f.queries.shape[2] // BLOCK_ELEMENTS
+        for count, some in zip(counts.chunk(groups), order.chunk(groups), strict=True):
+            if not bool(count[-1]):
+                continue
+            count, some = count[count > 0], some[count > 0]
+            last = (count - 1)[:, None]
+            index = before[some, None] + torch.arange(int(count[-1]), device=last.device).minimum(last)
+            chosen = pairs[index]
+            rows = self.positions.flatten()[chosen], chosen % each // self.weights.shape[2]
+            found[index] = f.head.among(f.values[some], f.queries[some], rows, words[some])
+        return found.exp_()
 
 
 def _race(sums: _Sums, standing: Standing, end_token: int, tolerance: float) -> None:
@@ -102,19 +106,13 @@ def _race(sums: _Sums, standing: Standing, end_token: int, tolerance: float) -> 
 
     after = sums.total.gather(2, front.places)
     sums.total.scatter_(2, front.places, 0.0)
-    other = sums.total.amax(-1)  # [A,W] of the words that were not followed
-    left = sums.unseen.sum(-1)  # [A,W]
-    bar = _bar(after * front.scale, standing)[:, None] / front.scale[..., 0]  # [A,W]
-    surprised = ((other + left > bar) & (left > tolerance * bar) & wanted.any(-1)).any(1)  # [A]
-    # the share of its ceilings that a sentence got where it was looked at
-    share = (after - front.before).sum((1, 2)) / (sums.weights * wanted).sum((1, 2))
-    share = share.nan_to_num(UNKNOWN_SHARE).masked_fill(surprised, 0.0)
-    sums.total.scatter_(2, front.places, after + dropped * share[:, None, None])
-    if bool(surprised.any()):  # a word that was not followed may enter: once more where that is so
-        again = surprised.nonzero().squeeze(1)
-        some = sums.select(again)
-        _race(some, standing.select(again), end_token, tolerance)
-        sums.total[again] = some.total
+    other = sums.total.amax(-1, keepdim=True)  # [A,W,1] of the words that were not followed
+    left = _remaining(sums.unseen)  # [A,W,K]
+    bar = _bar(after * front.scale, standing)[:, None, None] / front.scale  # [A,W,1]
+    # a word that was not followed may enter: look wherever that may be
+    surprised = wanted.any(-1, keepdim=True) & (other + left[..., :1] > bar)  # [A,W,1]
+    sums.total.scatter_(2, front.places, after + dropped * (GUESS * ~surprised))
+    sums.look(surprised & (left > tolerance * bar) & (sums.unseen > 0))
 
 
 @dataclass(frozen=True)
@@ -126,6 +124,7 @@ class _Front:
     """
 
     scale: Tensor  # [A,W,1] probability of every hypothesis
+    best: Tensor  # [A,W,1] what is seen of its best word
     words: Tensor  # [A,C] the words that are followed, the end last
     before: Tensor  # [A,W,C] what is seen of them, given the hypothesis
     bar: Tensor  # [A,1,1]
@@ -134,13 +133,14 @@ class _Front:
     @classmethod
     def of(cls, sums: _Sums, standing: Standing, end_token: int) -> "_Front":
         scale = (standing.alive - standing.alive.amax(1, keepdim=True)).exp()[..., None]
-        best = (sums.total * scale).amax(1)  # [A,V]
-        best[:, end_token] = 0.0  # it takes no place in the beam
-        top, words = best.topk(min(CONTENDERS, best.shape[1]))
+        whole = sums.total * scale
+        best, of_word = whole.amax(-1, keepdim=True), whole.amax(1)  # [A,W,1], [A,V]
+        of_word[:, end_token] = 0.0  # it takes no place in the beam
+        top, words = of_word.topk(min(CONTENDERS, of_word.shape[1]))
         words = torch.cat([words, torch.full_like(words[:, :1], end_token)], dim=1)
         before = sums.total.gather(2, words[:, None].expand(-1, scale.shape[1], -1))
         bar = _bar(before * scale, standing)
-        return cls(scale, words, before, bar[:, None, None], top[:, -1, None, None])
+        return cls(scale, best, words, before, bar[:, None, None], top[:, -1, None, None])
 
     @property
     def places(self) -> Tensor:
@@ -150,28 +150,37 @@ class _Front:
     def wanted(self, sums: _Sums, tolerance: float) -> tuple[Tensor, Tensor]:
         """Which positions have to be looked at [A,W,K], and what the others give the words at most [A,W,C]."""
         seen, unseen = self.before * self.scale, sums.unseen * self.scale
-        wanted = torch.zeros_like(unseen, dtype=torch.bool)
-        # weights fall from left to right: nobody asks for the last, as long as they take half of the tolerance at most
-        asked = unseen.flip(-1).cumsum(-1).flip(-1) > tolerance / 2 * self.bar
-        near = slice(1, int(asked.sum(-1).max()))
-        if near.stop <= 1:
-            return wanted, torch.zeros_like(seen)
+        # weights fall from left to right: nobody asks for the last, as long as they take half of the tolerance at most,
+        # nor for any of a hypothesis that cannot enter with all of them
+        asked = _remaining(unseen) > tolerance / 2 * self.bar
+        asked &= (unseen > 0) & (self.best + unseen.sum(-1, keepdim=True) > self.bar)
         rest = (unseen * ~asked).sum(-1, keepdim=True)  # [A,W,1]
-        unseen = (unseen * asked)[..., near]
+        pairs = asked.flatten().nonzero().squeeze(1)  # [n]
+        rows = pairs // asked.shape[-1]
 
-        most = sums.ceilings(near, self.words)  # [A,W,k,C]
-        most.mul_((sums.unseen * asked)[..., near, None])
-        may_enter = seen + most.sum(2) * self.scale > self.bar  # [A,W,C]
+        most = sums.ceilings(pairs, self.words).mul_(sums.unseen.flatten()[pairs, None])  # [n,C]
+        may_enter = seen + _per_row(seen, rows, most) * self.scale > self.bar  # [A,W,C]
         weight = self.scale * may_enter / torch.maximum(seen, self.bar).clamp_min(1e-30)
-        change = (most * weight[:, :, None]).amax(-1)  # [A,W,k] by each position, in nats
+        change = torch.zeros_like(unseen)  # [A,W,K] by each position, in nats
+        change.view(-1)[pairs] = (most * weight.flatten(0, 1)[rows]).amax(-1)
         change, order = change.sort(dim=-1)
-        small = change.cumsum(-1) + rest / self.bar <= tolerance
-        dropped = torch.zeros_like(small).scatter_(-1, order, small)
+        small = (1 - GUESS) * change.cumsum(-1) + rest / self.bar <= tolerance
+        dropped = asked & torch.zeros_like(small).scatter_(-1, order, small)
         # nor may a word that is not followed enter by what is dropped
-        lost = (unseen * dropped).flip(-1).cumsum(-1).flip(-1) + rest
+        lost = _remaining(unseen * dropped) + rest
         dropped &= lost <= torch.maximum(self.bar - self.others, tolerance * self.bar)
-        wanted[..., near] = ~dropped & (unseen > 0)
-        return wanted, (most * dropped[..., None]).sum(2)
+        left = dropped.flatten()[pairs]
+        return asked & ~dropped, _per_row(seen, rows[left], most[left])
+
+
+def _remaining(weights: Tensor) -> Tensor:
+    """The sum of this and all later weights: [A,W,K] -> [A,W,K]."""
+    return weights.flip(-1).cumsum(-1).flip(-1)
+
+
+def _per_row(like: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """The sum of values [n,C] over those of each flat row of [A,W]: [A,W,C]."""
+    return torch.zeros_like(like).flatten(0, 1).index_add_(0, rows, values).view_as(like)
 
 
 def _bar(seen: Tensor, standing: Standing) -> Tensor:

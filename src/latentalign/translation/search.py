@@ -54,10 +54,6 @@ class Standing:
     places: int  # how many continuations of a sentence live on
     last: Tensor  # [A] bool: only the end is left to choose
 
-    def select(self, sentences: Tensor) -> "Standing":
-        """The same of some sentences."""
-        return Standing(self.alive[sentences], self.places, self.last[sentences])
-
 
 @dataclass(frozen=True)
 class Scores:
