@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.softmax_head import BLOCK_ELEMENTS, SoftmaxHead
 from latentalign.translation.search import Standing
 from latentalign.translation.tokenizer import NEVER
 
-BLOCK_ELEMENTS = 2**19  # probabilities computed at a time: 2 MB in float32
 CONTENDERS = 24  # words of a sentence that are followed closely
 GUESS = 0.5  # of its ceiling that a probability is taken for: then it is wrong by half of the ceiling at most
 AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
