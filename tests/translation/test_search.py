@@ -24,6 +24,14 @@ class Rows:
         return Rows(self.table[index])
 
 
+def scores_of(logits, *, as_probs):
+    """The same scores as logits, or as probabilities of which some hypotheses have only a part."""
+    if not as_probs:
+        return Scores(logits, logits.logsumexp(-1))
+    part = -torch.arange(logits.shape[1], dtype=logits.dtype).expand(logits.shape[:2])
+    return Scores(logits.softmax(-1) * part.exp()[..., None], part, probabilities=True)
+
+
 class Trigrams:
     """p(next | sentence, previous two tokens) from random tables; sees every call's batch size."""
 
@@ -43,7 +51,7 @@ class Trigrams:
         state = torch.stack([state[..., 1], tokens], dim=-1)
         logits = self.logits[memory.table[:, None].expand(-1, width), state[..., 0], state[..., 1]].clone()
         self.rows.append(sentences * width)
-        scores = Scores(logits.softmax(-1)) if self.as_probs else Scores(logits, logits.logsumexp(-1))
+        scores = scores_of(logits, as_probs=self.as_probs)
         return scores, Rows(state.view(-1, 2))
 
     def search(self, lengths, *, limits=None, only=None, **options):
@@ -212,7 +220,7 @@ def test_best_continuations_match_a_full_sort(vocabulary, as_probs):
     logits = torch.randn(3, 4, vocabulary, generator=generator)
     alive = torch.randn(3, 4, generator=generator)
     alive[1, 2] = -torch.inf
-    scores = Scores(logits.softmax(-1)) if as_probs else Scores(logits, logits.logsumexp(-1))
+    scores = scores_of(logits, as_probs=as_probs)
     best, hypothesis, token = best_continuations(scores, alive, 10)
     for sentence in range(3):
         every = sorted(

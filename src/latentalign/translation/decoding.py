@@ -42,8 +42,8 @@ class PredictiveDecoder:
             return Scores(logits, normalizer), state
         weighted = positions(self.predictor, prior, self.generator)
         if weighted is not None:
-            total = mix(likelihood, *weighted, standing, end_token=self.end_token, tolerance=self.tolerance)
-            return Scores(total), state
+            scores = mix(likelihood, *weighted, standing, end_token=self.end_token, tolerance=self.tolerance)
+            return scores, state
         log_probs = self.predictor.log_probs(prior, likelihood, generator=self.generator)  # [A,W,V]
         log_probs[..., NEVER] = -torch.inf
         return Scores(log_probs, log_probs.new_zeros(tokens.shape)), state

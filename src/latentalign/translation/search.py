@@ -59,17 +59,20 @@ class Standing:
 class Scores:
     """Next-token scores as the model has them at hand, so that nobody copies [N,V] only to take a logarithm.
 
-    log p = values - log_normalizer, or log(values) where the values are probabilities.
+    log p = values - log_normalizer, or log(values) - log_normalizer where the values are probabilities up to a factor.
     """
 
     values: Tensor  # [A,W,V]; may be overwritten by the search
-    log_normalizer: Tensor | None = None  # [A,W]; None: the values are probabilities
+    log_normalizer: Tensor  # [A,W]
+    probabilities: bool = False
 
     def log_probs(self, rows: Tensor, values: Tensor) -> Tensor:
         """Log-probabilities of chosen values, given the (flat) hypothesis row of each."""
-        if self.log_normalizer is None:
-            return values.log()
-        return values - self.log_normalizer.flatten()[rows]
+        return (values.log() if self.probabilities else values) - self.log_normalizer.flatten()[rows]
+
+    def forbid(self, token: int) -> None:
+        """Never choose this token."""
+        self.values[:, :, token] = 0.0 if self.probabilities else -torch.inf
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ def _advance(
     end_log_prob = beam.alive + scores.log_probs(base, end_values)  # [A,W]
     penalty = options.eos_penalty * beam.source_length / (step + 1)  # [A]
     end_scores = end_log_prob - penalty[:, None]
-    scores.values[:, :, end_token] = 0.0 if scores.log_normalizer is None else -torch.inf
+    scores.forbid(end_token)
 
     alive, parent, token = best_continuations(scores, beam.alive, options.beam)  # [A,K]
     alive = alive.masked_fill(beam.limit[:, None] == step, -torch.inf)
