@@ -100,6 +100,18 @@ def one_step(model, seed):
     return memory, state, words, Standing(alive, 4, torch.zeros(len(tokens), dtype=torch.bool))
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 1e-6])
+def test_a_hypothesis_far_behind_keeps_its_probabilities(tolerance):
+    model, predictor = tiny_model(ASSETS), parse_inference("exact")
+    memory, state, words, standing = one_step(model, 0)
+    standing.alive[:, 1], standing.alive[:, 2] = -200.0, -torch.inf
+    standing.last[:] = True  # so that every end counts
+    with torch.no_grad():
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(memory, state, words, standing)
+        slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
+    assert log_probs(fast)[..., END] == pytest.approx(slow.values[..., END], abs=1e-5)
+
+
 @pytest.mark.usefixtures("contenders")
 @pytest.mark.parametrize("ceilings", [True, False])
 @pytest.mark.parametrize("inference", ["exact", "kmax:4"])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from latentalign.alignment.errors import ConfigError
 
-BLOCK_ELEMENTS = 2**20  # logits of one block: 4 MB in float32
+BLOCK_ELEMENTS = 2**21  # logits of one block: 8 MB in float32
 # exponentials of one request kept for the backward pass, 64 MB in float32: writing and reading one takes a seventh of
 # the time of computing it again
 KEPT_ELEMENTS = 2**24

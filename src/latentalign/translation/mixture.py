@@ -21,6 +21,7 @@ from latentalign.translation.tokenizer import NEVER
 CONTENDERS = 24  # words of a sentence that are followed closely
 GUESS = 0.5  # of its ceiling that a probability is taken for: then it is wrong by half of the ceiling at most
 AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
+ALIKE = 32  # sentences whose ceilings are computed together
 FAR_BEHIND = (
     -60.0
 )  # nats: a hypothesis further behind counts as no further, since probabilities must not vanish
@@ -107,8 +108,7 @@ class _Sums:
         counts, order = counts.sort()
         found = self.total.new_empty(len(pairs), words.shape[1])
         # sentences of about as many pairs together; who has less than the others repeats its last
-        groups = 1 + len(pairs) * f.queries.shape[2] // BLOCK_ELEMENTS
-        for count, some in zip(counts.chunk(groups), order.chunk(groups), strict=True):
+        for count, some in zip(counts.split(ALIKE), order.split(ALIKE), strict=True):
             if not bool(count[-1]):
                 continue
             count, some = count[count > 0], some[count > 0]
