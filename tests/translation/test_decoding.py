@@ -107,7 +107,9 @@ def test_a_hypothesis_far_behind_keeps_its_probabilities(tolerance):
     standing.alive[:, 1], standing.alive[:, 2] = -200.0, -torch.inf
     standing.last[:] = True  # so that every end counts
     with torch.no_grad():
-        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(memory, state, words, standing)
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(
+            memory, state, words, standing
+        )
         slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
     assert log_probs(fast)[..., END] == pytest.approx(slow.values[..., END], abs=1e-5)
 
