@@ -166,7 +166,7 @@ def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("elements", [1, 2**21], ids=["a step a block", "one block"])
+@pytest.mark.parametrize("elements", [1, 2**21], ids=["a pair a block", "one block"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_ceiling_is_a_softmax_over_the_words_of_the_same_example(
     elements: int, bias: bool, monkeypatch: pytest.MonkeyPatch

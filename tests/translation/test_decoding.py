@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from latentalign.alignment import softmax_head
 from latentalign.alignment.registry import parse_inference
 from latentalign.translation import mixture
 from latentalign.translation.dataset import pad
@@ -67,6 +68,7 @@ def test_nothing_left_out_is_the_predictor(inference):
     assert found.clamp_min(-600) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("beam", [1, 3, 10])
 @pytest.mark.parametrize("inference", ["exact", "kmax:4"])
 @pytest.mark.parametrize("scale", [1.5, 4.0, 8.0])
@@ -78,6 +80,14 @@ def test_leaving_out_what_cannot_matter_finds_the_same_translations(inference, b
     for one, other in zip(fast, slow, strict=True):
         assert one[0].tokens == other[0].tokens
         assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
+
+
+@pytest.fixture(params=[False, True], ids=["one block", "small blocks"])
+def blocks(request, monkeypatch):
+    """Everything at once, or a few pairs and two sentences at a time."""
+    if request.param:
+        monkeypatch.setattr(softmax_head, "BLOCK_ELEMENTS", 1)
+        monkeypatch.setattr(mixture, "ALIKE", 2)
 
 
 @pytest.fixture(params=[(24, 0.25), (24, 1.0), (6, 0.25), (6, 1.0)], ids=str)
@@ -114,7 +124,7 @@ def test_a_hypothesis_far_behind_keeps_its_probabilities(tolerance):
     assert log_probs(fast)[..., END] == pytest.approx(slow.values[..., END], abs=1e-5)
 
 
-@pytest.mark.usefixtures("contenders")
+@pytest.mark.usefixtures("blocks", "contenders")
 @pytest.mark.parametrize("ceilings", [True, False])
 @pytest.mark.parametrize("inference", ["exact", "kmax:4"])
 def test_the_tolerance_bounds_the_error_of_every_step(inference, ceilings, monkeypatch):

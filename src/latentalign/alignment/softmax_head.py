@@ -143,7 +143,8 @@ def _plain(
     return -nn.functional.cross_entropy(nn.functional.linear(hidden, weight, bias), targets, reduction="none")
 
 
-def _blocks(count: int, width: int) -> Iterator[slice]:
+def blocks(count: int, width: int) -> Iterator[slice]:
+    """Parts of `count` rows whose `width` numbers each stay in the processor's cache together."""
     size = max(32, BLOCK_ELEMENTS // width)
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
@@ -152,7 +153,7 @@ def _blocks(count: int, width: int) -> Iterator[slice]:
 def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Tensor]]:
     """Indices group by group, each with its group's number."""
     for number, group in enumerate(groups):
-        for block in _blocks(group.shape[0], width):
+        for block in blocks(group.shape[0], width):
             yield number, group[block]
 
 
@@ -178,12 +179,12 @@ class _PairLogProb(torch.autograd.Function):
         result = values.new_empty(count)
         # the first blocks, as many as the budget has room for
         room = KEPT_ELEMENTS // width if any(ctx.needs_input_grad[:4]) else 0
-        last = max((block.stop for block in _blocks(count, width) if block.stop <= room), default=0)
+        last = max((block.stop for block in blocks(count, width) if block.stop <= room), default=0)
         kept = values.new_empty(last, width)
         # what makes probabilities of the exponentials that were kept (a sum) or of logits (its logarithm)
         normalizer = values.new_empty(count, 1)
         buffer = _Buffer(values, width)
-        for block in _blocks(count, width):
+        for block in blocks(count, width):
             hidden = _hidden(values, queries, value_rows[block], query_rows[block], activation)
             keep = block.stop <= last
             place = kept[block] if keep else buffer.rows(hidden.shape[0])

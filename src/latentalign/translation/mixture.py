@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.softmax_head import BLOCK_ELEMENTS, SoftmaxHead
+from latentalign.alignment.softmax_head import SoftmaxHead, blocks
 from latentalign.translation.search import Scores, Standing
 from latentalign.translation.tokenizer import NEVER
 
@@ -22,9 +22,8 @@ CONTENDERS = 24  # words of a sentence that are followed closely
 GUESS = 0.5  # of its ceiling that a probability is taken for: then it is wrong by half of the ceiling at most
 AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
 ALIKE = 32  # sentences whose ceilings are computed together
-FAR_BEHIND = (
-    -60.0
-)  # nats: a hypothesis further behind counts as no further, since probabilities must not vanish
+# nats: a hypothesis further behind counts as no further, since probabilities must not vanish
+FAR_BEHIND = -60.0
 
 
 def mix(
@@ -63,9 +62,10 @@ class _Sums:
         total = weights.new_empty(*weights.shape[:2], likelihood.width)
         sums = cls(likelihood, positions, weights, weights.clone(), total)
         sums.unseen[..., 0] = 0.0
-        flat, count = total.flatten(0, 1), weights.shape[2]
-        for rows in sums._blocks(torch.arange(len(flat), device=weights.device)):
-            sums._weighted(rows, rows * count, out=flat[rows[0] : rows[-1] + 1])
+        flat = total.flatten(0, 1)
+        rows = torch.arange(len(flat), device=weights.device)
+        for block in blocks(*flat.shape):
+            sums._weighted(rows[block], rows[block] * weights.shape[2], out=flat[block])
         total[..., NEVER] = 0.0
         return sums
 
@@ -76,15 +76,11 @@ class _Sums:
         if len(pairs) == 0:
             return
         flat = self.total.flatten(0, 1)
-        for block in self._blocks(pairs):
-            rows = block // wanted.shape[-1]
-            flat.index_add_(0, rows, self._weighted(rows, block))
+        for block in blocks(len(pairs), flat.shape[1]):
+            rows = pairs[block] // wanted.shape[-1]
+            flat.index_add_(0, rows, self._weighted(rows, pairs[block]))
         self.total[..., NEVER] = 0.0
         self.unseen.masked_fill_(wanted, 0.0)
-
-    def _blocks(self, pairs: Tensor) -> tuple[Tensor, ...]:
-        """Parts of alike size whose probabilities stay in the processor's cache."""
-        return pairs.chunk(1 + len(pairs) * self.total.shape[-1] // BLOCK_ELEMENTS)
 
     def _weighted(self, rows: Tensor, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """p f [n,V] of pairs of the flat [A,W,K], given the flat row [A,W] of each."""
