@@ -149,7 +149,7 @@ def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(
     setting = Setting(scale=3.0)
     assert setting.fast.is_lazy
     assert not setting.plain.is_lazy
-    monkeypatch.setattr(setting.plain, "ceiling", setting.fast.ceiling)
+    monkeypatch.setattr(setting.plain, "upper_bound", setting.fast.upper_bound)
     scores = torch.randn(2, 3, 4, 5, dtype=DOUBLE, requires_grad=True)
     bounds, slopes = [], []
     for f in (setting.fast, setting.plain):
@@ -168,14 +168,14 @@ def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(
 
 @pytest.mark.parametrize("elements", [1, 2**21], ids=["a pair a block", "one block"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_ceiling_is_a_softmax_over_the_words_of_the_same_example(
+def test_the_upper_bound_is_a_softmax_over_the_words_of_the_same_example(
     elements: int, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BLOCK_ELEMENTS", elements)
     setting = Setting(bias=bias, scale=3.0)
     setting.targets[0] = torch.tensor([2, 2, 5, -100])  # a word twice, and one that does not count
     positions = torch.arange(3 * 4 * 2).reshape(3, 4, 2) * 3 % 5
-    found = setting.fast.ceiling(positions)
+    found = setting.fast.upper_bound(positions)
     assert not found.requires_grad
     exact = setting.fast.at(positions.movedim(-1, 0)).movedim(0, -1)
     assert (found >= exact - 1e-12).all()
@@ -221,8 +221,8 @@ def test_nothing_is_known_of_a_density() -> None:
     density = ContextLikelihood(
         lambda context, query: torch.distributions.Normal(context + query, 0.1), values, queries, queries
     )
-    assert (density.ceiling(positions) == torch.inf).all()
-    assert (TableLikelihood(-torch.ones(1, 2, 3)).ceiling(positions) == 0).all()
+    assert (density.upper_bound(positions) == torch.inf).all()
+    assert (TableLikelihood(-torch.ones(1, 2, 3)).upper_bound(positions) == 0).all()
 
 
 @pytest.mark.usefixtures("blocks")

@@ -165,8 +165,8 @@ class _TableWithoutGraph(Likelihood):
     def is_probability(self) -> bool:
         return self.inner.is_probability
 
-    def ceiling(self, positions: Tensor) -> Tensor:
-        return self.inner.ceiling(positions)
+    def upper_bound(self, positions: Tensor) -> Tensor:
+        return self.inner.upper_bound(positions)
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         return self.inner.pairs(example, step, position)

@@ -33,7 +33,7 @@ class Likelihood(ABC):
         """Whether f ≤ 1 is known (outputs are discrete): pruning skips positions on the strength of it."""
         return False
 
-    def ceiling(self, positions: Tensor) -> Tensor:
+    def upper_bound(self, positions: Tensor) -> Tensor:
         """A number ≥ log f at positions [B,T,K], for a small part of what log f costs: [B,T,K], without a graph.
 
         +inf where nothing is known of f (a density).
@@ -200,12 +200,12 @@ class ContextLikelihood(Likelihood):
             )
         return self._in_chunks(self._pair_log_prob, example, step, position)
 
-    def ceiling(self, positions: Tensor) -> Tensor:
+    def upper_bound(self, positions: Tensor) -> Tensor:
         if not (isinstance(self.head, SoftmaxHead) and self.is_lazy):
-            return super().ceiling(positions)
+            return super().upper_bound(positions)
         self._need_targets()
         assert self.targets is not None
-        return self.head.ceiling(self.values, self.queries, self.targets, positions)
+        return self.head.upper_bound(self.values, self.queries, self.targets, positions)
 
     def mixture(self, z: Tensor) -> Tensor:
         self._need_targets()
@@ -293,8 +293,8 @@ class _WithoutGraph(Likelihood):
     def is_probability(self) -> bool:
         return self.inner.is_probability
 
-    def ceiling(self, positions: Tensor) -> Tensor:
-        return self.inner.ceiling(positions)
+    def upper_bound(self, positions: Tensor) -> Tensor:
+        return self.inner.upper_bound(positions)
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         with torch.no_grad():

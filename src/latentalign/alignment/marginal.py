@@ -88,7 +88,7 @@ def _reach(log_prior: Tensor, likelihood: Likelihood) -> Tensor:
     likeliest = log_prior.topk(min(CANDIDATES, log_prior.shape[-1]), dim=-1).indices  # [B,T,K]
     rest = 0.0 if likelihood.is_probability else torch.inf
     bound = torch.full_like(log_prior, rest)
-    bound.scatter_(-1, likeliest, likelihood.ceiling(likeliest).to(bound.dtype))
+    bound.scatter_(-1, likeliest, likelihood.upper_bound(likeliest).to(bound.dtype))
     return (log_prior + bound).masked_fill(log_prior == -torch.inf, -torch.inf)
 
 

@@ -110,7 +110,7 @@ class SoftmaxHead:
             found[:, block] = torch.baddbmm(bias[:, None], hidden, weight.transpose(1, 2)).log_softmax(dim=-1)
         return found
 
-    def ceiling(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
+    def upper_bound(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
         """An upper bound of log f at positions [B,T,K] for the targets [B,T].
 
         The words of the same example are the ones that the other positions would rather say.
