@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from latentalign.translation.links import parse_links
+from latentalign.text.links import parse_links
 from latentalign.translation.synthetic import generate
 from tests.cli.command import latentalign
 

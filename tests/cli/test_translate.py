@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from latentalign.translation.links import parse_links
+from latentalign.text.links import parse_links
 from tests.cli.command import assert_mistake, latentalign, untrained_run
 from tests.translation.tiny import SENTENCES
 

@@ -8,7 +8,8 @@ import torch
 
 from latentalign.alignment.metrics import exact_posterior, log_marginal
 from latentalign.errors import UserError
-from latentalign.translation.align import Aligner, decode_links, symmetrise, word_probs
+from latentalign.text.symmetrise import decode_links, symmetrise
+from latentalign.translation.align import Aligner, word_probs
 from latentalign.translation.dataset import make_batch
 from tests.translation.tiny import SENTENCES, TARGETS, tiny_assets, tiny_model
 

@@ -15,8 +15,8 @@ from latentalign.files import open_atomic
 if TYPE_CHECKING:
     import numpy as np
 
+    from latentalign.text.links import Links
     from latentalign.translation.align import PairAlignment
-    from latentalign.translation.links import Links
 
 
 def align(
@@ -76,7 +76,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _check(reverse: Path | None, method: str | None, threshold: float | None) -> None:
-    from latentalign.translation.links import symmetrisation
+    from latentalign.text.symmetrise import symmetrisation
 
     if (reverse is None) != (method is None):
         raise UserError("two directions need both --with RUN_OF_THE_REVERSE and --symmetrise METHOD")
@@ -89,7 +89,7 @@ def _check(reverse: Path | None, method: str | None, threshold: float | None) ->
 def _decode(
     forward: "np.ndarray", backward: "np.ndarray | None", method: str | None, threshold: float | None
 ) -> dict[tuple[int, int], float]:
-    from latentalign.translation.align import decode_links, symmetrise
+    from latentalign.text.symmetrise import decode_links, symmetrise
 
     if backward is None or method is None:
         return decode_links(forward, threshold=threshold)
@@ -102,7 +102,7 @@ def _mean_score(one: "PairAlignment", two: "PairAlignment | None") -> float:
 
 
 def _row(links: dict[tuple[int, int], float], score: float | None) -> str:
-    from latentalign.translation.links import format_links
+    from latentalign.text.links import format_links
 
     if score is None:
         return format_links(links) + "\n"
@@ -117,7 +117,7 @@ def aer(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Alignment error rate of links against a gold standard, with precision and recall."""
-    from latentalign.translation.links import read_links, score_links
+    from latentalign.text.links import read_links, score_links
 
     if (source is None) != (target is None):
         raise UserError("checking links against their sentences needs both --source and --target")
@@ -141,9 +141,9 @@ def aer(
 
 
 def _check_against_sentences(files: "dict[Path, list[Links]]", source: Path, target: Path) -> None:
+    from latentalign.text.links import check_links
     from latentalign.translation.config import PairFiles
     from latentalign.translation.corpus import read_pairs
-    from latentalign.translation.links import check_links
 
     sentences = list(read_pairs(PairFiles(source=str(source), target=str(target))))
     for path, links in files.items():

@@ -34,8 +34,8 @@ def plot(
 
 def _plot_pair(run: Path, source: str, target: str | None, links: str | None, output: Path) -> None:
     from latentalign.reports.heatmap import heatmap, save
+    from latentalign.text.links import Links, check_links, parse_links
     from latentalign.training.translators import aligner_for, load_translation_run, translator_for
-    from latentalign.translation.links import Links, check_links, parse_links
 
     if not source.split() or (target is not None and not target.split()):
         raise UserError("plot: expected at least one word in --source and in --target, got an empty sentence")

@@ -84,7 +84,7 @@ def _translate_all(
     options: "SearchOptions",
     scores: bool,
 ) -> None:
-    from latentalign.translation.links import format_links
+    from latentalign.text.links import format_links
     from latentalign.translation.translate import windows
 
     lines, live = (read_lines(source), False) if source is not None else _standard_input()

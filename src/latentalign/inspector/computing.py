@@ -17,10 +17,11 @@ from latentalign.inspector.schemas import (
     SentenceResult,
     TranslationResult,
 )
+from latentalign.text.links import format_links
+from latentalign.text.symmetrise import decode_links
 from latentalign.training.runs import Run
-from latentalign.translation.align import Aligner, PairAlignment, decode_links
+from latentalign.translation.align import Aligner, PairAlignment
 from latentalign.translation.dataset import make_batch
-from latentalign.translation.links import format_links
 from latentalign.translation.translate import Translation, Translator
 
 BATCH_PIECES = 4096

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
+from latentalign.text.links import Links, score_links
+from latentalign.text.symmetrise import decode_links
 from latentalign.training.evaluate import evaluate_run
 from latentalign.training.journal import read_metrics
 from latentalign.training.translators import aligner_for, load_translation_run, translator_for
-from latentalign.translation.align import PairAlignment, decode_links
+from latentalign.translation.align import PairAlignment
 from latentalign.translation.bleu import score_texts
-from latentalign.translation.links import Links, score_links
 from latentalign.translation.synthetic import Example, write_corpus
 
 Log = Callable[[str], None]

@@ -25,7 +25,6 @@ from latentalign.alignment.problem import AlignmentProblem
 from latentalign.errors import UserError
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import make_batch
-from latentalign.translation.links import Link, symmetrisation
 
 SOURCES = ("posterior", "prior", "exact")
 _PRUNE = 1e-4  # positions that cannot reach this share of p(y|x) are left out of scores and exact posteriors
@@ -197,31 +196,3 @@ def _empty(pair: PairPieces) -> PairAlignment:
     """A pair with an empty side has no links and is as bad as pairs get."""
     nothing = np.zeros((len(pair.target_words), len(pair.source_words)))
     return PairAlignment(pair.source_words, pair.target_words, nothing, nothing, nothing, score=-float("inf"))
-
-
-def decode_links(probs: np.ndarray, *, threshold: float | None = None) -> dict[Link, float]:
-    """Links (source word, target word) with their probabilities.
-
-    Arg-max: every target word gets its likeliest source word, unless no word at all is likelier still. With a
-    threshold: every link of at least that probability.
-    """
-    if threshold is not None:
-        found = np.argwhere(probs >= threshold)
-    elif probs.size:
-        best = probs.argmax(axis=1)
-        linked = probs.max(axis=1) >= 1.0 - probs.sum(axis=1)
-        found = np.stack([np.arange(len(probs)), best], axis=1)[linked]
-    else:
-        found = np.empty((0, 2), dtype=int)
-    return {(int(i), int(j)): float(probs[j, i]) for j, i in found}
-
-
-def symmetrise(
-    forward: np.ndarray, backward: np.ndarray, method: str, *, threshold: float | None = None
-) -> dict[Link, float]:
-    """Links of two directions combined: `forward` is [target, source] words, `backward` [source, target]."""
-    combine_links, combine_probs = symmetrisation(method)
-    one = decode_links(forward, threshold=threshold)
-    other = {(i, j): p for (j, i), p in decode_links(backward, threshold=threshold).items()}
-    links = combine_links(frozenset(one), frozenset(other))
-    return {(i, j): combine_probs(float(forward[j, i]), float(backward[i, j])) for i, j in sorted(links)}

@@ -4,18 +4,16 @@ import json
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from latentalign.errors import UserError
 from latentalign.files import read_lines
+from latentalign.text.parallel import Pair, read_parallel
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import DataConfig, PairFiles
 from latentalign.translation.tokenizer import END
-
-Pair = tuple[str, str]
 
 
 @dataclass
@@ -81,7 +79,7 @@ def read_pairs(files: PairFiles, path: Callable[[str], Path] = Path) -> Iterator
             f"data: {len(sources)} source files but {len(targets)} target files; give one for one"
         )
     for source, target in zip(sources, targets, strict=True):
-        yield from _read_parallel(path(source), path(target))
+        yield from read_parallel(path(source), path(target))
 
 
 def name_of(files: PairFiles) -> str:
@@ -93,18 +91,6 @@ def name_of(files: PairFiles) -> str:
 
 def _listed(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or [])
-
-
-def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
-    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target))):
-        if left is None or right is None:
-            rest = sum(1 for _ in read_lines(source if right is None else target))
-            counts = (rest, number) if right is None else (number, rest)
-            raise UserError(
-                f"{source} has {counts[0]} lines but {target} has {counts[1]}; "
-                "expected one line for one line in both files"
-            )
-        yield left, right
 
 
 def _read_table(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:

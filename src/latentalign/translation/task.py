@@ -8,11 +8,12 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
+from latentalign.text.parallel import Pair
 from latentalign.translation import config
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.bleu import bleu_of_model
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import Corpus, Filter, Pair, build_corpus, name_of, read_pairs
+from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs
 from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.shards import read_shard, write_shard

@@ -10,11 +10,12 @@ import torch
 
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.prediction import Exact, Predictor
-from latentalign.translation.align import Aligner, PairAlignment, PairPieces, decode_links
+from latentalign.text.links import Link
+from latentalign.text.symmetrise import decode_links
+from latentalign.translation.align import Aligner, PairAlignment, PairPieces
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import pad
 from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.links import Link
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import Hypothesis, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END

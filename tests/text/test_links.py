@@ -5,18 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import UserError
-from latentalign.translation.links import (
+from latentalign.text.links import (
     Links,
     check_links,
     format_links,
-    grow_diag_final_and,
-    intersection,
     parse_links,
     read_links,
     score_links,
-    symmetrisation,
-    union,
 )
+from latentalign.text.symmetrise import grow_diag_final_and, intersection, symmetrisation, union
 
 link_sets = st.frozensets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
 

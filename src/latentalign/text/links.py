@@ -1,4 +1,4 @@
-"""Word links: Pharaoh text, symmetrisation of two directions, and the alignment error rate.
+"""Word links: Pharaoh text and the alignment error rate.
 
 A link (i, j) joins source word i with target word j, both counted from 0. In a file every line holds the
 links of one pair: ``0-0 2-1`` (sure), ``3?2`` or ``3p2`` (possible), ``0-0:0.93`` (with a probability);
@@ -6,7 +6,7 @@ what follows a tab (our sentence score) is not read.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,81 +85,6 @@ def check_links(links: Links, source_words: int, target_words: int, *, place: st
                 f"{place}: link {i}-{j} does not fit a pair of {source_words} source and {target_words} "
                 f"target words (counted from 0); check that the files belong together"
             )
-
-
-# --- two directions ----------------------------------------------------------------------
-
-
-def intersection(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
-    """Links that both directions have."""
-    return forward & backward
-
-
-def union(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
-    """Links that either direction has."""
-    return forward | backward
-
-
-_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-
-
-def grow_diag_final_and(forward: frozenset[Link], backward: frozenset[Link]) -> frozenset[Link]:
-    """Grow the intersection through neighbours (diagonal ones too) in the union, then add free pairs.
-
-    A neighbour is taken if it gives a word its first link; the last step takes links of either direction
-    between two words that are both still without any.
-    """
-    links = set(forward & backward)
-    either = forward | backward
-    sources, targets = {i for i, _ in links}, {j for _, j in links}
-
-    def add(link: Link) -> None:
-        links.add(link)
-        sources.add(link[0])
-        targets.add(link[1])
-
-    grown = True
-    while grown:
-        grown = False
-        for i, j in sorted(links):
-            for di, dj in _NEIGHBOURS:
-                near = (i + di, j + dj)
-                if (
-                    near in either
-                    and near not in links
-                    and (near[0] not in sources or near[1] not in targets)
-                ):
-                    add(near)
-                    grown = True
-    for direction in (forward, backward):
-        for i, j in sorted(direction):
-            if i not in sources and j not in targets:
-                add((i, j))
-    return frozenset(links)
-
-
-# How likely a link is when the two directions give it p and r. The intersection asks for both, the union for
-# either (as if they were independent); grown links lie between, and so does the mean.
-SYMMETRISATIONS: dict[
-    str,
-    tuple[Callable[[frozenset[Link], frozenset[Link]], frozenset[Link]], Callable[[float, float], float]],
-] = {
-    "intersection": (intersection, lambda p, r: p * r),
-    "union": (union, lambda p, r: p + r - p * r),
-    "grow-diag-final-and": (grow_diag_final_and, lambda p, r: (p + r) / 2),
-}
-
-
-def symmetrisation(
-    name: str,
-) -> tuple[Callable[[frozenset[Link], frozenset[Link]], frozenset[Link]], Callable[[float, float], float]]:
-    """How to combine two link sets, and the probabilities of a link, by name."""
-    if name not in SYMMETRISATIONS:
-        raise UserError(f"symmetrise: expected one of {', '.join(SYMMETRISATIONS)}, got {name!r}")
-    return SYMMETRISATIONS[name]
-
-
-# --- error rate ----------------------------------------------------------------------
 
 
 def score_links(predicted: Iterable[Links], gold: Iterable[Links]) -> AlignmentError:

@@ -1,0 +1,1 @@
+"""Parallel text and the word links between its sides: what every task that aligns words shares."""
