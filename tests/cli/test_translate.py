@@ -107,7 +107,7 @@ def test_a_waiting_writer_is_answered_line_by_line(run):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (("--beam", 0), "beam: expected a whole number of at least 1, got 0"),
+        (("--beam", 0), "beam: expected a whole number from 1 (greedy search) to 1000, got 0"),
         (("--inference", "kmax:0"), "k: "),
         (("--inference", "kmix:3"), "kmax"),
         (("--n-best", 20), "n-best: expected between 1 and the beam size 10"),

@@ -45,9 +45,7 @@ def search(model, decoder, **options):
     tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
     with torch.no_grad():
         memory = model.encode(tokens, mask)
-        return beam_search(
-            decoder, memory, model.start(memory), mask.sum(1), options=SearchOptions(**options)
-        )
+        return beam_search(decoder, memory, memory.start, mask.sum(1), options=SearchOptions(**options))
 
 
 @pytest.mark.parametrize("inference", ["exact", "kmax:3", "kmax:100", "soft"])

@@ -88,7 +88,7 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
     problem = model.problem(batch)
     whole = SoftContext().score(problem.prior, problem.likelihood)
     memory = model.encode(batch.source, batch.source_mask)
-    state = model.start(memory)
+    state = memory.start
     for number in range(batch.target.shape[1]):
         prior, queries, state = model.step(memory, state, batch.target_input[:, number])
         for name in ("loc", "scale"):

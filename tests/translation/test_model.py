@@ -83,7 +83,7 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
     batch = make_batch(SOURCES, TARGETS)
     problem = model.problem(batch)
     memory = model.encode(batch.source, batch.source_mask)
-    state = model.start(memory)
+    state = memory.start
     for number in range(batch.target.shape[1]):
         prior, queries, state = model.step(memory, state, batch.target_input[:, number])
         torch.testing.assert_close(prior.mean()[:, 0], problem.prior.mean()[:, number])
@@ -100,7 +100,7 @@ def test_hypotheses_that_share_a_memory_step_as_if_alone(feeding: bool) -> None:
     memory = model.encode(batch.source, batch.source_mask)
     rows = torch.tensor([0, 0, 1, 1, 2, 2])
     tokens = torch.tensor([[START, 5], [6, 7], [8, 9]])
-    state = model.start(memory).select(rows)
+    state = memory.start.select(rows)
     shared, shared_queries, shared_state = model.step(memory, state, tokens)
     alone, queries, state = model.step(memory.select(rows), state, tokens.flatten())
     torch.testing.assert_close(shared.mean().flatten(0, 1), alone.mean()[:, 0])
@@ -122,7 +122,7 @@ def test_input_feeding_gradients_are_those_of_stepping(layers: int) -> None:
             total = (Soft()(problem.prior, problem.likelihood).surrogate * batch.target_mask).sum()
         else:
             memory = model.encode(batch.source, batch.source_mask)
-            state, total = model.start(memory), torch.zeros((), dtype=torch.float64)
+            state, total = memory.start, torch.zeros((), dtype=torch.float64)
             for number in range(batch.target.shape[1]):
                 prior, queries, state = model.step(memory, state, batch.target_input[:, number])
                 one = model.likelihood(memory, queries, batch.target[:, number, None])
@@ -173,7 +173,7 @@ def test_without_a_bridge_the_source_reaches_the_decoder_through_the_alignment_a
     outputs = []
     for batch in batches:
         memory = model.encode(batch.source, batch.source_mask)
-        outputs.append(model.step(memory, model.start(memory), torch.tensor([START]))[1])
+        outputs.append(model.step(memory, memory.start, torch.tensor([START]))[1])
     torch.testing.assert_close(*outputs)
 
 

@@ -241,11 +241,18 @@ def test_best_continuations_match_a_full_sort(vocabulary, as_probs):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "beam: expected .* at least 1, got 0"),
+        ({"beam": 0}, "beam: expected .* from 1 .* got 0"),
+        ({"beam": 1001}, "beam: expected .* to 1000, got 1001"),
         ({"beam": 3, "n_best": 4}, "n-best: expected between 1 and the beam size 3, got 4"),
         ({"n_best": 0}, "n-best"),
         ({"eos_penalty": -1.0}, "penalty: expected 0 or more"),
+        ({"eos_penalty": math.nan}, "end-of-sentence penalty: expected 0 or more, got nan"),
+        ({"eos_penalty": math.inf}, "end-of-sentence penalty: expected 0 or more, got inf"),
+        ({"length_penalty": math.nan}, "length penalty: expected a finite number, got nan"),
+        ({"length_penalty": -math.inf}, "length penalty: expected a finite number, got -inf"),
         ({"max_length_factor": 0.0}, "factor"),
+        ({"max_length_factor": math.nan}, "factor: expected more than 0 .* got nan"),
+        ({"max_length_factor": 1e9}, "factor: expected more than 0 and up to 100"),
     ],
 )
 def test_impossible_options_are_refused(options, message):

@@ -42,13 +42,12 @@ def evaluate(
 
 
 def _bleu(run: Any, source: Path | None, target: Path | None, inference: str, beam: int) -> dict[str, Any]:
-    score = getattr(run.task, "bleu", None)
-    if score is None:
+    from latentalign.translation.bleu import bleu_of_model
+    from latentalign.translation.task import TranslationTask
+
+    if not isinstance(run.task, TranslationTask):
         raise UserError(f"--bleu: expected a translation run, received one of the task {run.task.name!r}")
-    result: dict[str, Any] = score(
-        run.model, run.assets, source=source, target=target, inference=inference, beam=beam
-    )
-    return result
+    return bleu_of_model(run.model, run.assets, source=source, target=target, inference=inference, beam=beam)
 
 
 def _print(results: dict[str, Any], *, as_json: bool) -> None:

@@ -34,7 +34,7 @@ def next_words(
     pieces, words = assets.encode_source(source)
     source_pieces = torch.tensor([pieces])
     memory = model.encode(source_pieces, torch.ones_like(source_pieces, dtype=torch.bool))
-    state, token = model.start(memory), torch.tensor([[START]])
+    state, token = memory.start, torch.tensor([[START]])
     for piece in assets.target.encode(prefix):
         _, _, state = model.step(memory, state, token)
         token = torch.tensor([[piece]])

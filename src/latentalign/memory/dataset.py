@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from latentalign.batching import cut
 from latentalign.memory.stories import Story
 from latentalign.memory.vocabulary import PAD, UNKNOWN, UNKNOWN_ANSWER, Vocabulary
 
@@ -166,23 +167,20 @@ class StoryDataset:
         order = list(range(len(self.examples)))
         if epoch < 0:
             order.sort(key=self._facts)
-            return self._cut(order)
+            return cut(order, examples=self.batch_size)
         rng = random.Random(f"{seed}/{epoch}")
         rng.shuffle(order)
         if not self.bucket:
-            return self._cut(order)
+            return cut(order, examples=self.batch_size)
         width = self.batch_size * BUCKET
         batches = []
         for start in range(0, len(order), width):
-            batches += self._cut(sorted(order[start : start + width], key=self._facts))
+            batches += cut(sorted(order[start : start + width], key=self._facts), examples=self.batch_size)
         rng.shuffle(batches)
         return batches
 
     def _facts(self, number: int) -> int:
         return len(self.examples[number].facts)
-
-    def _cut(self, order: list[int]) -> list[list[int]]:
-        return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
 
     def collate(self, indices: Sequence[int]) -> Batch:
         examples = [self.examples[index] for index in indices]

@@ -22,6 +22,7 @@ from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.marginal import exact_marginal
 from latentalign.alignment.prediction import Sampled
 from latentalign.alignment.problem import AlignmentProblem
+from latentalign.batching import cut
 from latentalign.errors import UserError
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import make_batch
@@ -114,27 +115,14 @@ class Aligner:
     ) -> list[PairAlignment]:
         """Align pairs that are already in pieces, in batches of similar lengths."""
         results = [_empty(pair) for pair in pairs]
-        for group in self._groups(pairs):
+        real = [number for number, pair in enumerate(pairs) if pair.source_words and pair.target_words]
+        real.sort(key=lambda number: (len(pairs[number].target), len(pairs[number].source)))
+        lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
+        for group in cut(real, lengths=lengths, padded=self.batch_pieces):
             aligned = self._align_batch([pairs[number] for number in group], exact=exact, score=score)
             for number, alignment in zip(group, aligned, strict=True):
                 results[number] = alignment
         return results
-
-    def _groups(self, encoded: Sequence["PairPieces"]) -> Iterator[list[int]]:
-        """Pairs of similar lengths, at most `batch_pieces` padded pieces a side; empty ones are left out."""
-        real = [n for n, pair in enumerate(encoded) if pair.source_words and pair.target_words]
-        real.sort(key=lambda n: (len(encoded[n].target), len(encoded[n].source)))
-        group: list[int] = []
-        longest = 0
-        for number in real:
-            longest = max(longest, len(encoded[number].target), len(encoded[number].source))
-            if group and longest * (len(group) + 1) > self.batch_pieces:
-                yield group
-                group = []
-                longest = max(len(encoded[number].target), len(encoded[number].source))
-            group.append(number)
-        if group:
-            yield group
 
     @torch.no_grad()
     def _align_batch(

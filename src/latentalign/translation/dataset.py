@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.batching import cut
 from latentalign.translation.corpus import Corpus
 from latentalign.translation.tokenizer import PAD, START
 
@@ -84,17 +85,8 @@ class TranslationDataset:
 
     def _cut(self, order: np.ndarray) -> list[list[int]]:
         if self.batch_by == "sentences":
-            return [order[at : at + self.batch_size].tolist() for at in range(0, len(order), self.batch_size)]
-        batches: list[list[int]] = []
-        current: list[int] = []
-        longest = 0
-        for index, length in zip(order.tolist(), self._lengths[1][order].tolist(), strict=True):
-            longest = max(longest, length)
-            if current and longest * (len(current) + 1) > self.batch_size:
-                batches.append(current)
-                current, longest = [], length
-            current.append(index)
-        return [*batches, current] if current else batches
+            return cut(order.tolist(), examples=self.batch_size)
+        return cut(order.tolist(), lengths=self._lengths[1].tolist(), padded=self.batch_size)
 
     def collate(self, indices: list[int]) -> Batch:
         """The chosen pairs as one batch."""

@@ -29,7 +29,7 @@ class Memory:
     keys: Tensor  # [B,S,·] for the scores
     values: Tensor  # [B,S,H] A x, for the likelihood
     mask: Tensor  # [B,S]
-    start: DecoderState  # B rows
+    start: DecoderState  # before the first word, B rows
 
     def select(self, index: Tensor) -> "Memory":
         """The sentences at `index`, in that order."""
@@ -111,10 +111,6 @@ class TranslationModel(nn.Module):
             return DecoderState(zeros, zeros, feed)
         bridged = self.bridge(final_states(states, mask)).view(batch, 2 * layers, size).transpose(0, 1)
         return DecoderState(torch.tanh(bridged[:layers]), bridged[layers:].contiguous(), feed)
-
-    def start(self, memory: Memory) -> DecoderState:
-        """The decoder's state before the first word, a row for each sentence."""
-        return memory.start
 
     def step(
         self, memory: Memory, state: DecoderState, tokens: Tensor

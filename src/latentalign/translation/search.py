@@ -10,6 +10,7 @@ the `beam` best others. A sentence is done, and leaves the batch, when `beam` hy
 no living one can still enter the n best, or at its length limit, where only the end is left to choose.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from latentalign.errors import UserError
 
+WIDEST_BEAM = 1000  # memory and time grow with it: a typing mistake should not take the machine
+LARGEST_FACTOR = 100  # of the longest output over the length of its source
 BLOCK = 64  # columns whose maximum is taken first when looking for the best continuations
 
 
@@ -87,18 +90,23 @@ class SearchOptions:
     max_length_factor: float = 2.0  # longest output: factor * source length + 10 tokens
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
+        if not 1 <= self.beam <= WIDEST_BEAM:
             raise UserError(
-                f"beam: expected a whole number of at least 1, got {self.beam}; 1 is greedy search"
+                f"beam: expected a whole number from 1 (greedy search) to {WIDEST_BEAM}, got {self.beam}; try 10"
             )
         if not 1 <= self.n_best <= self.beam:
             raise UserError(
                 f"n-best: expected between 1 and the beam size {self.beam}, got {self.n_best}; widen the beam"
             )
-        if self.eos_penalty < 0:
-            raise UserError(f"end-of-sentence penalty: expected 0 or more, got {self.eos_penalty}")
-        if not self.max_length_factor > 0:
-            raise UserError(f"maximal length factor: expected more than 0, got {self.max_length_factor}")
+        if not math.isfinite(self.length_penalty):  # NaN ranks nothing: no hypothesis would ever finish
+            raise UserError(f"length penalty: expected a finite number, got {self.length_penalty}; try 1")
+        if not 0 <= self.eos_penalty < math.inf:
+            raise UserError(f"end-of-sentence penalty: expected 0 or more, got {self.eos_penalty}; try 0.5")
+        if not 0 < self.max_length_factor <= LARGEST_FACTOR:
+            raise UserError(
+                f"maximal length factor: expected more than 0 and up to {LARGEST_FACTOR}, "
+                f"got {self.max_length_factor}; try 2"
+            )
 
     def limits(self, lengths: Tensor) -> Tensor:
         """The longest output allowed for every source length."""

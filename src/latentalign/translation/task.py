@@ -11,7 +11,6 @@ from latentalign.files import write_atomic
 from latentalign.text.parallel import Pair
 from latentalign.translation import config
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
-from latentalign.translation.bleu import bleu_of_model
 from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs
 from latentalign.translation.dataset import TranslationDataset
@@ -107,19 +106,6 @@ class TranslationTask:
         files = PairFiles(source=str(source), target=str(target))
         corpus = build_corpus(read_pairs(files), assets, keep=Filter(), name=name_of(files))
         return TranslationDataset(corpus, batch_size=batch_size)
-
-    def bleu(
-        self,
-        model: TranslationModel,
-        assets: TranslationAssets,
-        *,
-        source: str | Path | None,
-        target: str | Path | None,
-        inference: str,
-        beam: int = 10,
-    ) -> dict[str, Any]:
-        """Translate a file and score it against its reference: bleu, bleu_signature and chrf."""
-        return bleu_of_model(model, assets, source=source, target=target, inference=inference, beam=beam)
 
 
 def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> TranslationAssets:

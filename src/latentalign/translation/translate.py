@@ -10,6 +10,7 @@ import torch
 
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.prediction import Exact, Predictor
+from latentalign.batching import cut
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import decode_links
 from latentalign.translation.align import Aligner, PairAlignment, PairPieces
@@ -74,7 +75,9 @@ class Translator:
         """The n best translations of every sentence; an empty sentence has the empty translation."""
         pieces = [self.assets.source.encode(sentence) for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
-        for group in self._groups([len(found) for found in pieces]):
+        lengths = [len(found) for found in pieces]
+        order = sorted((number for number, length in enumerate(lengths) if length), key=lengths.__getitem__)
+        for group in cut(order, examples=self.batch_size, lengths=lengths, padded=self.batch_pieces):
             sources = [[*pieces[n], END] if self.assets.source_end else pieces[n] for n in group]
             for number, hypotheses in zip(group, self._search(sources), strict=True):
                 results[number] = self._spell(hypotheses)
@@ -87,25 +90,13 @@ class Translator:
         for window in lines:
             yield from self.translate(window, alignments=alignments)
 
-    def _groups(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Numbers of sentences of similar lengths, empty ones left out."""
-        order = sorted((n for n, length in enumerate(lengths) if length), key=lambda n: lengths[n])
-        start = 0
-        while start < len(order):
-            size = self.batch_size
-            # sorted, so the last of a group is its longest
-            while size > 1 and lengths[order[min(start + size, len(order)) - 1]] * size > self.batch_pieces:
-                size -= 1
-            yield order[start : start + size]
-            start += size
-
     @torch.no_grad()
     def _search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         tokens, mask = pad(sources)
         memory = self.model.encode(tokens.to(self.device), mask.to(self.device))
         decoder = PredictiveDecoder(self.model, self.predictor, self.generator)
         lengths = mask.sum(1).to(self.device)
-        return beam_search(decoder, memory, self.model.start(memory), lengths, options=self.options)
+        return beam_search(decoder, memory, memory.start, lengths, options=self.options)
 
     def _spell(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Text of the n best; of several ways to spell the same text the best stays."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.batching import cut
 from latentalign.errors import UserError
 from latentalign.vqa.features import RegionFeatures
 from latentalign.vqa.files import Example
@@ -94,9 +95,7 @@ class VqaDataset:
         order = np.arange(len(self))
         if epoch >= 0:
             order = np.random.default_rng([seed, epoch]).permutation(order)
-        return [
-            order[start : start + self.batch_size].tolist() for start in range(0, len(order), self.batch_size)
-        ]
+        return cut(order.tolist(), examples=self.batch_size)
 
     def describe(self, indices: list[int]) -> str:
         keys = ", ".join(str(self.examples[index].question_id) for index in indices)
