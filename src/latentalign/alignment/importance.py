@@ -10,7 +10,11 @@ from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count
 from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.masks import logsumexp, zero_where_masked
 from latentalign.alignment.objectives import Objective, categorical_only
+
+# nats below the least likely of the other samples: what VIMCO's learning signal takes log 0 for
+FAR_BELOW = 20.0
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class ReweightedWakeSleep(Objective):
         generator: torch.Generator | None,
     ) -> Bound:
         drawn = _importance_samples(self, prior, likelihood, posterior, generator)
-        share = (drawn.log_joint - drawn.log_q).detach().softmax(dim=0)  # [K,B,T]
-        surrogate = (share * (drawn.log_joint + drawn.log_q)).sum(dim=0)
+        surrogate = drawn.average(drawn.log_joint + drawn.log_q)
         return drawn.bound(surrogate - surrogate.detach())
 
 
@@ -72,13 +75,26 @@ class Vimco(Objective):
         drawn = _importance_samples(self, prior, likelihood, posterior, generator)
         log_weights = drawn.log_joint - drawn.log_q  # [K,B,T]; here q's own gradient belongs to the weights
         with torch.no_grad():
-            others = (log_weights.sum(dim=0) - log_weights) / (self.samples - 1)  # log geometric means
-            table = log_weights.expand(self.samples, *log_weights.shape).clone()  # [K without,K,B,T]
+            finite = _without_impossible(log_weights)
+            others = (finite.sum(dim=0) - finite) / (self.samples - 1)  # log geometric means
+            table = finite.expand(self.samples, *finite.shape).clone()  # [K without,K,B,T]
             index = torch.arange(self.samples, device=table.device)
             table[index, index] = others
-            signal = log_weights.logsumexp(dim=0) - table.logsumexp(dim=1)  # [K,B,T]
-        surrogate = log_weights.logsumexp(dim=0) + (signal * drawn.log_q).sum(dim=0)
+            signal = finite.logsumexp(dim=0) - table.logsumexp(dim=1)  # [K,B,T]
+        total = logsumexp(log_weights, dim=0)
+        surrogate = zero_where_masked(total, total > -torch.inf) + (signal * drawn.log_q).sum(dim=0)
         return drawn.bound(surrogate - surrogate.detach())
+
+
+def _without_impossible(log_weights: Tensor) -> Tensor:
+    """Log weights [K,B,T] with a finite number for samples that cannot give the output (−inf).
+
+    Their true learning signal is infinite; this one is finite and points the same way.
+    """
+    impossible = log_weights == -torch.inf
+    least = log_weights.masked_fill(impossible, torch.inf).amin(dim=0)
+    least = least.masked_fill(impossible.all(dim=0), 0.0)
+    return torch.where(impossible, least - FAR_BELOW, log_weights)
 
 
 @dataclass(frozen=True)
@@ -91,14 +107,23 @@ class _Drawn:
     prior: Categorical
     posterior: Categorical
 
+    @property
+    def log_weights(self) -> Tensor:
+        """log p f/q, [K,B,T], without a graph."""
+        return (self.log_joint - self.log_q).detach()
+
+    def average(self, terms: Tensor) -> Tensor:
+        """Σ_k w̃_k terms_k with normalised weights: [B,T]. A sample of weight 0 adds nothing, whatever its term."""
+        share = self.log_weights.softmax(dim=0).nan_to_num(0.0)  # NaN where every sample is impossible
+        return (share * zero_where_masked(terms, share > 0)).sum(dim=0)
+
     def bound(self, gradient: Tensor) -> Bound:
         """The importance-weighted bound with the gradient carried by a tensor of value 0."""
-        log_weights = (self.log_joint - self.log_q).detach()
-        value = log_weights.logsumexp(dim=0) - math.log(log_weights.shape[0])
+        value = self.log_weights.logsumexp(dim=0) - math.log(self.log_weights.shape[0])
         return Bound(
             value=value,
             surrogate=value + gradient,
-            log_likelihood=(log_weights.softmax(dim=0) * self.log_f.detach()).sum(dim=0),
+            log_likelihood=self.average(self.log_f.detach()).masked_fill(value == -torch.inf, -torch.inf),
             kl=self.posterior.detach().kl(self.prior.detach()),
             diagnostics=describe(self.prior, self.posterior),
         )

@@ -37,7 +37,7 @@ def _dense(prior: Categorical, likelihood: Likelihood) -> ExactMarginal:
     joint = prior.log_probs + log_f
     value = masked_logsumexp(joint, prior.support)
     with torch.no_grad():
-        responsibilities = (joint - value[..., None]).exp()
+        responsibilities = _posterior(joint, value, prior)
         expected = _expected(responsibilities, log_f)
     return ExactMarginal(value.detach(), value, responsibilities, expected)
 
@@ -63,12 +63,12 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     with torch.no_grad():
         joint = (log_prior + log_f).masked_fill(~seen, -torch.inf)
         value = joint.logsumexp(dim=-1)  # [B,T]
-        found = (joint - value[..., None]).exp()  # responsibilities as far as they were looked for
-        responsibilities = _guess(joint, reach, seen, prior.support)
+        found = _posterior(joint, value, prior)  # responsibilities as far as they were looked for
+        responsibilities = _guess(joint, reach, seen, prior)
         kept = (responsibilities > prune) & seen | _top(joint, 1)
         # what was not evaluated adds at most p f̄ to the sum
         unseen = reach.exp().masked_fill(seen | ~prior.support, 0.0).sum(dim=-1)
-        share = torch.sigmoid(unseen.log() - value)
+        share = torch.sigmoid(unseen.log() - value).nan_to_num(0.0)  # NaN where both are log 0
         dropped = share + (1 - share) * found.masked_fill(kept, 0.0).sum(dim=-1)
         expected = _expected(found, log_f)
         left_out = responsibilities.masked_fill(kept, 0.0).sum(dim=-1)
@@ -79,7 +79,8 @@ def _pruned(prior: Categorical, likelihood: Likelihood, prune: float) -> ExactMa
     followed = responsibilities.masked_fill(~kept, 0.0)
     followed = followed + kept * (left_out / kept.sum(dim=-1))[..., None]
     terms = terms + followed * zero_where_masked(log_f, kept)
-    twin = terms.sum(dim=-1)
+    # an output that no position can give has no gradient
+    twin = zero_where_masked(terms.sum(dim=-1), value > -torch.inf)
     return ExactMarginal(value, value + twin - twin.detach(), responsibilities, expected, dropped)
 
 
@@ -92,21 +93,28 @@ def _reach(log_prior: Tensor, likelihood: Likelihood) -> Tensor:
     return (log_prior + bound).masked_fill(log_prior == -torch.inf, -torch.inf)
 
 
-def _guess(joint: Tensor, reach: Tensor, seen: Tensor, support: Tensor) -> Tensor:
+def _guess(joint: Tensor, reach: Tensor, seen: Tensor, prior: Categorical) -> Tensor:
     """Responsibilities [B,T,S]; where log p f was not looked at, its bound less what the bound was off elsewhere.
 
     Each of these is below ε, but a prior that takes them for nothing learns to push them down: that was half the
     error of the whole gradient.
     """
-    slack = (reach - joint).masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / seen.sum(dim=-1, keepdim=True)
-    everywhere = torch.where(seen, joint, reach - slack).masked_fill(~support, -torch.inf)
-    return everywhere.softmax(dim=-1)
+    possible = seen & (joint > -torch.inf)
+    slack = zero_where_masked(reach - joint, possible).sum(dim=-1, keepdim=True)
+    slack = slack / possible.sum(dim=-1, keepdim=True).clamp_min(1)
+    everywhere = torch.where(seen, joint, reach - slack).masked_fill(~prior.support, -torch.inf)
+    return _posterior(everywhere, everywhere.logsumexp(dim=-1), prior)
 
 
 def _look(likelihood: Likelihood, mask: Tensor) -> Tensor:
     """log f at the True pairs; with a graph where only those that turn out to matter will cost anything."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and likelihood.is_lazy):
         return likelihood.everywhere(mask)
+
+
+def _posterior(joint: Tensor, value: Tensor, prior: Categorical) -> Tensor:
+    """p f / Σ p f; where no position can give the output (the sum is 0) nothing is learnt, and the prior remains."""
+    return torch.where((value > -torch.inf)[..., None], (joint - value[..., None]).exp(), prior.probs)
 
 
 def _expected(responsibilities: Tensor, log_f: Tensor) -> Tensor:

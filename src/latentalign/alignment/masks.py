@@ -39,7 +39,13 @@ def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 def masked_logsumexp(terms: Tensor, mask: Tensor) -> Tensor:
     """log Σ exp over the last axis, real positions only; −inf (with zero gradient) where there is none."""
-    return terms.masked_fill(~mask, -torch.inf).logsumexp(dim=-1)
+    return logsumexp(terms.masked_fill(~mask, -torch.inf), dim=-1)
+
+
+def logsumexp(terms: Tensor, dim: int) -> Tensor:
+    """log Σ exp; where every term is −inf, −inf with a gradient of 0 (torch's own is NaN there)."""
+    nothing = (terms == -torch.inf).all(dim=dim, keepdim=True)
+    return terms.masked_fill(nothing, 0.0).logsumexp(dim=dim).masked_fill(nothing.squeeze(dim), -torch.inf)
 
 
 def zero_where_masked(values: Tensor, mask: Tensor) -> Tensor:
