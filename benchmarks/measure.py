@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from latentalign.reports.cost import peak_memory
+from latentalign.reports.grid.step_cost import peak_memory
 from latentalign.training.allocator import keep_freed_memory
 
 LONG = 10.0  # seconds; a call that takes longer is made once

@@ -20,7 +20,7 @@ import yaml
 
 from benchmarks.distributed import recipe as recipe_values
 from benchmarks.measure import report
-from latentalign.reports.cost import BareLoop
+from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.training.fit import train
 from latentalign.training.folders import prepare
 from latentalign.training.recipes import Recipe, build_recipe

@@ -11,7 +11,7 @@ from benchmarks.measure import measure
 from benchmarks.translation.setting import Setting, note
 from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.registry import build_objective
-from latentalign.reports.cost import BareLoop
+from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
 from latentalign.translation.model import Memory, TranslationModel

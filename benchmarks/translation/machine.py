@@ -7,7 +7,7 @@ import torch
 from benchmarks.translation.flops import soft_training
 from benchmarks.translation.setting import Setting, Stopwatch, summary, take_turns
 from latentalign.alignment.registry import build_objective
-from latentalign.reports.cost import BareLoop
+from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.model import TranslationModel
 

@@ -17,7 +17,7 @@ import torch
 from benchmarks.translation.setting import Setting, Stopwatch, note, summary, take_turns
 from latentalign.alignment.prediction import SoftContext
 from latentalign.alignment.registry import build_objective
-from latentalign.reports.cost import BareLoop
+from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions

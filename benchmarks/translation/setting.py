@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from latentalign.alignment.registry import build_objective
 from latentalign.files import read_lines
-from latentalign.reports.cost import BareLoop, spread_batches
+from latentalign.reports.grid.step_cost import BareLoop, spread_batches
 from latentalign.training.fit import train
 from latentalign.training.folders import prepare_again
 from latentalign.training.recipes import Recipe, load_recipe

@@ -10,7 +10,7 @@ from benchmarks.measure import measure
 from benchmarks.translation.setting import Setting, Stopwatch, note, summary, take_turns
 from latentalign.alignment import Elbo, Enumerate, Marginal, Objective
 from latentalign.alignment.registry import build_objective
-from latentalign.reports.cost import BareLoop
+from latentalign.reports.grid.step_cost import BareLoop
 
 # A published implementation of the same paper, batch 64, same sizes, two threads of a machine on which JoeyNMT trained
 # at 894 target tokens a second: tokens a second of its exact marginal, and its peak memory
@@ -119,7 +119,7 @@ def make_pass(run: str, weights: str, objective: Any, count: int) -> Callable[[]
     """For a process of its own: steps over the same batches, and over the longest."""
     from safetensors.torch import load_file
 
-    from latentalign.reports.cost import longest_batch, spread_batches
+    from latentalign.reports.grid.step_cost import longest_batch, spread_batches
     from latentalign.training.folders import prepare_again
     from latentalign.training.runs import load_run
 

@@ -11,9 +11,9 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from latentalign.inspector.batching import Job
-from latentalign.inspector.desk import Desk
+from latentalign.inspector.batching import QueuedRequest
 from latentalign.inspector.server import address_of, listen
+from latentalign.inspector.service import InspectorService
 
 PATIENCE = 120  # seconds; the machine may be busy with something else
 
@@ -27,8 +27,8 @@ class Site:
     client: httpx.Client = field(repr=False)
 
     @property
-    def desk(self) -> Desk:
-        return self.app.state.desk
+    def service(self) -> InspectorService:
+        return self.app.state.service
 
     def post(self, path: str, **body: object) -> httpx.Response:
         return self.client.post(path, json=body)
@@ -72,8 +72,8 @@ def assert_refused(answer: httpx.Response, status: int, *parts: str) -> dict:
 class Blocked:
     """The model's thread, kept busy until told otherwise."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, service: InspectorService) -> None:
+        self.service = service
         self.free = threading.Event()
         begun = threading.Event()
 
@@ -82,12 +82,12 @@ class Blocked:
             self.free.wait(PATIENCE)
             return items
 
-        self.future = desk.batcher.submit(Job(object(), [1], wait, math.inf))
+        self.future = service.batcher.submit(QueuedRequest(object(), [1], wait, math.inf))
         assert begun.wait(PATIENCE)
 
     def wait_for(self, count: int) -> None:
         """Until that many sentences queue."""
         deadline = time.monotonic() + PATIENCE
-        while self.desk.batcher.waiting < count:
+        while self.service.batcher.waiting < count:
             assert time.monotonic() < deadline
             time.sleep(0.01)

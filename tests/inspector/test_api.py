@@ -6,7 +6,7 @@ import threading
 import httpx
 import pytest
 
-from latentalign.inspector import computing
+from latentalign.inspector import translation_results
 from latentalign.training.runs import load_run
 from latentalign.training.translators import aligner_for, translator_for
 from latentalign.translation.search import SearchOptions
@@ -102,7 +102,7 @@ def test_scores_by_inference_are_those_of_evaluate(site, folders, files, inferen
 def all_at_once(site, texts, **options):
     """Answers to a request for every text, all of which wait until the model is free."""
     answers: list[dict | None] = [None] * len(texts)
-    blocked = Blocked(site.desk)
+    blocked = Blocked(site.service)
 
     def client(place: int) -> None:
         answer = httpx.post(
@@ -122,9 +122,9 @@ def all_at_once(site, texts, **options):
 
 def test_together_or_alone_the_answers_agree(site, monkeypatch):
     sizes = []
-    compute = computing.translate
+    compute = translation_results.translate
     monkeypatch.setattr(
-        computing,
+        translation_results,
         "translate",
         lambda *given, **named: sizes.append(len(given[1])) or compute(*given, **named),
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from latentalign.inspector.batching import Deadline, Job, MicroBatcher, Overloaded, TimeUp
+from latentalign.inspector.batching import Deadline, MicroBatcher, Overloaded, QueuedRequest, TimeUp
 
 PATIENCE = 60
 
@@ -46,7 +46,7 @@ def batcher(gate):
 
 
 def job(gate, *items, key="same", deadline=math.inf):
-    return Job(key, items, gate, deadline)
+    return QueuedRequest(key, items, gate, deadline)
 
 
 def occupy(batcher, gate):
@@ -126,7 +126,7 @@ def test_one_client_s_trouble_is_not_the_others(batcher, gate):
 
 
 def test_results_that_do_not_fit_their_items_are_an_error(batcher):
-    future = batcher.submit(Job("key", [1, 2], lambda items: [1], math.inf))
+    future = batcher.submit(QueuedRequest("key", [1, 2], lambda items: [1], math.inf))
     with pytest.raises(RuntimeError, match="expected 2 results, got 1"):
         future.result(PATIENCE)
 
@@ -154,10 +154,10 @@ def test_a_model_is_stopped_when_nobody_waits_any_more():
         while True:
             model(torch.zeros(1, 2))
 
-    future = batcher.submit(Job("key", [1], forever, time.monotonic() + 0.05))
+    future = batcher.submit(QueuedRequest("key", [1], forever, time.monotonic() + 0.05))
     with pytest.raises(TimeUp):
         future.result(PATIENCE)
-    in_time = Job("key", [1], lambda items: [model(torch.zeros(1, 2)).item()], math.inf)
+    in_time = QueuedRequest("key", [1], lambda items: [model(torch.zeros(1, 2)).item()], math.inf)
     assert len(batcher.submit(in_time).result(PATIENCE)) == 1
     batcher.close()
 

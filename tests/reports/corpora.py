@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from latentalign.reports.grid import Settings
+from latentalign.reports.grid.settings import GridSettings
 from latentalign.translation.synthetic import write_corpus
 
 RECIPE = {
@@ -40,7 +40,7 @@ def write_data(folder: Path, *, train: int = 32, test: int = 8) -> Path:
     return folder
 
 
-def settings_for(data: Path, runs: Path, **changes: object) -> Settings:
+def settings_for(data: Path, runs: Path, **changes: object) -> GridSettings:
     values = {
         "task": "translation",
         "recipe": str(data / "tiny.yaml"),
@@ -50,4 +50,4 @@ def settings_for(data: Path, runs: Path, **changes: object) -> Settings:
         "beam": 2,
         "samples": 3,
     }
-    return Settings(**{**values, **changes})
+    return GridSettings(**{**values, **changes})

@@ -61,7 +61,7 @@ def answer(
             generator=torch.Generator().manual_seed(seed),
         )
     if picture is not None and output is not None:
-        from latentalign.reports.regions import draw_answer
+        from latentalign.reports.figures.image_regions import draw_answer
 
         draw_answer(result, picture, output)
         result = {**result, "picture": str(output)}

@@ -25,10 +25,10 @@ def demo(
     The corpus is generated: German–English-like sentences with gold alignments from a small grammar.
     """
     from latentalign.files import write_atomic
-    from latentalign.reports.demo import Plan, run_demo, summary
-    from latentalign.reports.demo_page import page
+    from latentalign.reports.demo.comparison import DemoSize, run_demo, summary
+    from latentalign.reports.demo.page import page
 
-    plan = Plan(
+    size = DemoSize(
         train=pairs,
         valid=test_pairs,
         test=test_pairs,
@@ -37,7 +37,7 @@ def demo(
     )
     if out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
         raise UserError(f"{out}: exists already; choose another --out, or --overwrite to replace it")
-    found = run_demo(out, plan, log=_say)
+    found = run_demo(out, size, log=_say)
     report = out / "report.html"
     write_atomic(report, page(found))
     if as_json:

@@ -18,13 +18,13 @@ def plot(
     curves: bool = typer.Option(False, "--curves", help="The run's training curves instead."),
 ) -> None:
     """Draw prior and posterior alignments of a pair, or a run's training curves."""
-    from latentalign.reports.heatmap import check_format, save
+    from latentalign.reports.figures.heatmap import check_format, save
 
     check_format(output)
     if curves == (source is not None):
         raise UserError("plot: expected either --source SENTENCE (and --target) or --curves")
     if curves:
-        from latentalign.reports.curves import curves_of_run
+        from latentalign.reports.figures.training_curves import curves_of_run
 
         save(curves_of_run(run), output)
         return
@@ -33,7 +33,7 @@ def plot(
 
 
 def _plot_pair(run: Path, source: str, target: str | None, links: str | None, output: Path) -> None:
-    from latentalign.reports.heatmap import heatmap, save
+    from latentalign.reports.figures.heatmap import heatmap, save
     from latentalign.text.links import Links, check_links, parse_links
     from latentalign.training.translators import aligner_for, load_translation_run, translator_for
 

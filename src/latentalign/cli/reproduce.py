@@ -51,10 +51,10 @@ def reproduce(
     """
     import json
 
-    from latentalign.reports.grid import Settings
-    from latentalign.reports.study import describe_plan
-    from latentalign.reports.study import reproduce as run_study
-    from latentalign.reports.testsets import default_recipe, locate
+    from latentalign.reports.grid.reproduce import describe_plan
+    from latentalign.reports.grid.reproduce import reproduce as run_study
+    from latentalign.reports.grid.settings import GridSettings
+    from latentalign.reports.paper.data_files import default_recipe, locate
     from latentalign.training.stopping import TrainingStopped
 
     if jobs < 0:
@@ -62,7 +62,7 @@ def reproduce(
     chosen = recipe or default_recipe(task)
     places = locate(task, chosen, data, source=source, target=target)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    grid_settings = Settings(
+    grid_settings = GridSettings(
         task=task,
         recipe=chosen,
         runs=str(runs or out / "runs"),

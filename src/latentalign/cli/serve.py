@@ -29,9 +29,9 @@ def serve(
     import torch
 
     from latentalign.inspector.app import build_app
-    from latentalign.inspector.guard import LOOPBACK
     from latentalign.inspector.limits import Limits
-    from latentalign.inspector.served import load_runs
+    from latentalign.inspector.middleware import LOOPBACK
+    from latentalign.inspector.runs import load_runs
     from latentalign.inspector.server import address_of, is_loopback, listen, run_server
 
     limits = Limits(

@@ -12,10 +12,9 @@ from starlette.exceptions import HTTPException
 
 from latentalign import __version__
 from latentalign.errors import UserError
-from latentalign.inspector.desk import Desk
-from latentalign.inspector.guard import Guard, error_content
 from latentalign.inspector.limits import TOO_LARGE, UNPROCESSABLE, Limits, Refused
-from latentalign.inspector.pages import page_routes, read_files
+from latentalign.inspector.middleware import RequestMiddleware, error_content
+from latentalign.inspector.runs import ServedRuns
 from latentalign.inspector.schemas import (
     AlignRequest,
     AlignResponse,
@@ -31,7 +30,8 @@ from latentalign.inspector.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from latentalign.inspector.served import Runs
+from latentalign.inspector.service import InspectorService
+from latentalign.inspector.static_files import page_routes, read_files
 
 _WHY = {
     400: "The request is not HTTP as this server speaks it.",
@@ -50,77 +50,81 @@ DESCRIPTION = """Translations and word alignments of trained runs, the same as t
 Batches of sentences are welcome; requests that arrive together are computed together."""
 
 
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def _service(request: Request) -> InspectorService:
+    service: InspectorService = request.app.state.service
+    return service
 
 
-AtDesk = Annotated[Desk, Depends(_desk)]
+Service = Annotated[InspectorService, Depends(_service)]
 api = APIRouter(responses=USUAL)
 
 
 @api.post("/api/translate", summary="Translate sentences")
-async def translate(request: TranslateRequest, desk: AtDesk) -> TranslateResponse:
+async def translate(request: TranslateRequest, service: Service) -> TranslateResponse:
     """The best translations of every sentence, with links of their words, as `latentalign translate`."""
-    return await desk.translate(request)
+    return await service.translate(request)
 
 
 @api.post("/api/align", summary="Align sentence pairs")
-async def align(request: AlignRequest, desk: AtDesk) -> AlignResponse:
+async def align(request: AlignRequest, service: Service) -> AlignResponse:
     """Links between the words of every pair, with probabilities, as `latentalign align`."""
-    return await desk.align(request)
+    return await service.align(request)
 
 
 @api.post("/api/score", summary="Score sentence pairs")
-async def score(request: ScoreRequest, desk: AtDesk) -> ScoreResponse:
+async def score(request: ScoreRequest, service: Service) -> ScoreResponse:
     """How likely every translation is given its source."""
-    return await desk.score(request)
+    return await service.score(request)
 
 
 @api.post("/api/next", summary="The next word")
-async def next_word(request: NextRequest, desk: AtDesk) -> NextResponse:
+async def next_word(request: NextRequest, service: Service) -> NextResponse:
     """What may follow the beginning of a translation, under several ways to predict."""
-    return await desk.next(request)
+    return await service.next(request)
 
 
 @api.post("/api/answer", summary="Answer a question")
-async def answer(request: AnswerRequest, desk: AtDesk) -> AnswerResponse:
+async def answer(request: AnswerRequest, service: Service) -> AnswerResponse:
     """What a VQA or memory run answers, and where it looked, as `latentalign answer`."""
-    return await desk.answer(request)
+    return await service.answer(request)
 
 
 @api.get("/api/image", summary="An image", response_class=Response, responses={404: ERRORS[404], 200: IMAGE})
 async def image(
-    desk: AtDesk, image: Annotated[int, Query(ge=0, le=2**53)], run: str | None = None
+    service: Service, image: Annotated[int, Query(ge=0, le=2**53)], run: str | None = None
 ) -> Response:
     """The picture of an image that a VQA run can be asked about."""
-    content, kind = desk.picture(run, image)
+    content, kind = service.picture(run, image)
     return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
 
 @api.get("/api/runs", summary="The runs and the limits")
-async def runs(desk: AtDesk) -> RunsResponse:
+async def runs(service: Service) -> RunsResponse:
     """What is served here, what each run can do, and how much one may ask for."""
-    return desk.describe()
+    return service.describe()
 
 
 @api.get("/healthz", summary="Is it up?")
-async def healthz(desk: AtDesk) -> Health:
+async def healthz(service: Service) -> Health:
     """Answers at once, also while the model computes."""
-    return desk.health()
+    return service.health()
 
 
 def build_app(
-    runs: Runs, *, limits: Limits | None = None, hosts: tuple[str, ...] | None = None, log_texts: bool = False
+    runs: ServedRuns,
+    *,
+    limits: Limits | None = None,
+    hosts: tuple[str, ...] | None = None,
+    log_texts: bool = False,
 ) -> FastAPI:
     """The application. `hosts` are the names it answers to (any unless given)."""
     limits = limits or Limits()
-    desk = Desk(runs, limits, log_texts=log_texts)
+    service = InspectorService(runs, limits, log_texts=log_texts)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        service.close()
 
     app = FastAPI(
         title="latentalign inspector",
@@ -130,7 +134,7 @@ def build_app(
         docs_url=None,  # the usual page of documentation comes from elsewhere; ours is one of our own files
         redoc_url=None,
     )
-    app.state.desk = desk
+    app.state.service = service
     files = read_files()
     app.include_router(api)
     app.include_router(page_routes(files))
@@ -140,7 +144,7 @@ def build_app(
     paths = (
         frozenset(files) | {route.path for route in api.routes if hasattr(route, "path")} | {"/openapi.json"}
     )
-    app.add_middleware(Guard, limits=limits, paths=paths, hosts=hosts)
+    app.add_middleware(RequestMiddleware, limits=limits, paths=paths, hosts=hosts)
     app.openapi = lambda: _describe(app, limits)  # type: ignore[method-assign]
     return app
 

@@ -52,7 +52,7 @@ class Deadline:
 
 
 @dataclass(eq=False)
-class Job:
+class QueuedRequest:
     """Items to compute. Jobs of equal keys may be computed by one call of either's `compute`."""
 
     key: Hashable
@@ -79,7 +79,7 @@ class MicroBatcher:
     ) -> None:
         self.batch, self.queue, self.longest = batch, queue, longest
         self.deadline = deadline or Deadline()
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[QueuedRequest] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self.computing = 0  # items under way
@@ -93,7 +93,7 @@ class MicroBatcher:
         with self._changed:
             return self._count()
 
-    def submit(self, job: Job) -> "Future[list[Any]]":
+    def submit(self, job: QueuedRequest) -> "Future[list[Any]]":
         """Queue a job, or raise `Overloaded`."""
         with self._changed:
             if self._closed:
@@ -139,12 +139,12 @@ class MicroBatcher:
                 self._compute(jobs)
                 self.computing = 0
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[QueuedRequest]:
         """The oldest job, and as many of its kind as a batch holds."""
         first = self._jobs.popleft()
         most = min(self.batch, self.longest / self._seconds_per_item)
         taken, count = [first], len(first.items)
-        rest: deque[Job] = deque()
+        rest: deque[QueuedRequest] = deque()
         for job in self._jobs:
             if job.key == first.key and count + len(job.items) <= most:
                 taken.append(job)
@@ -154,7 +154,7 @@ class MicroBatcher:
         self._jobs = rest
         return taken
 
-    def _compute(self, jobs: list[Job]) -> None:
+    def _compute(self, jobs: list[QueuedRequest]) -> None:
         started = time.monotonic()
         items = [item for job in jobs for item in job.items]
         self.computing = len(items)
@@ -181,7 +181,7 @@ class MicroBatcher:
         share = 0.5 if spent > self._seconds_per_item else 0.2
         self._seconds_per_item += share * (spent - self._seconds_per_item)
 
-    def _fail(self, jobs: list[Job], error: Exception) -> None:
+    def _fail(self, jobs: list[QueuedRequest], error: Exception) -> None:
         if len(jobs) == 1 or isinstance(error, TimeUp):
             for job in jobs:
                 job.future.set_exception(error)

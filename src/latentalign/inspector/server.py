@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from latentalign.errors import UserError
-from latentalign.inspector.guard import LOOPBACK
+from latentalign.inspector.middleware import LOOPBACK
 
 MARGIN = (
     5  # seconds beyond the time limit of a request that the server waits for them when it is told to stop

@@ -1,0 +1,139 @@
+"""ServedRuns as the server holds them: loaded once at the start, found by name and never by a path."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from latentalign.alignment.distributions import Categorical
+from latentalign.errors import UserError
+from latentalign.inspector.images import ServedImages, find_images
+from latentalign.inspector.limits import UNPROCESSABLE, Refused
+from latentalign.inspector.schemas import By, RunInfo
+from latentalign.training.evaluate import natural_inference
+from latentalign.training.runs import Run, load_run
+from latentalign.translation.align import Aligner
+
+TASKS = ("translation", "vqa", "memory")
+CACHED_WORDS = 50_000  # a server reads whatever it is sent: its memory must not grow with it
+
+
+@dataclass(frozen=True)
+class ServedRun:
+    """A run, its name here, and what there is to say about it."""
+
+    run: Run
+    info: RunInfo
+    relaxed: bool = False
+    images: ServedImages | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def task(self) -> str:
+        return self.info.task
+
+
+class ServedRuns:
+    """The runs of a server by name, in the order in which they were given."""
+
+    def __init__(self, served: Sequence[ServedRun]) -> None:
+        if not served:
+            raise UserError("serve: expected at least one run folder, received none")
+        self._by_name = {one.name: one for one in served}
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._by_name.values())
+
+    def find(self, name: str | None, *, tasks: tuple[str, ...]) -> ServedRun:
+        """The run of that name, or the first that fits; a client's mistake is refused."""
+        fitting = [one for one in self if one.task in tasks]
+        known = ", ".join(one.name for one in fitting) or "none of its task"
+        if name is None:
+            if not fitting:
+                raise Refused(UNPROCESSABLE, f"run: no run of task {' or '.join(tasks)} is served here")
+            return fitting[0]
+        found = self._by_name.get(name)
+        if found is None:
+            raise Refused(
+                UNPROCESSABLE, f"run: expected one of {known}, received {_shorten(name)}; see GET /api/runs"
+            )
+        if found.task not in tasks:
+            raise Refused(
+                UNPROCESSABLE, f"run: {found.name} is a run of task {found.task}; expected one of {known}"
+            )
+        return found
+
+
+def load_runs(
+    folders: Sequence[Path], *, features: Path | None = None, images: Path | None = None
+) -> ServedRuns:
+    """Load run folders; names are those of the folders, with their parents' where they would be the same.
+
+    VQA runs look for region features and pictures where they were trained, unless other folders are given.
+    """
+    loaded = [load_run(folder) for folder in folders]
+    served = []
+    for run, name in zip(loaded, names_of(folders), strict=True):
+        found = find_images(run, features, images) if run.task.name == "vqa" else None
+        served.append(_serve(run, name, found))
+    return ServedRuns(served)
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """A short name for every folder, no two the same."""
+    parts = [folder.resolve().parts for folder in folders]
+    names = [part[-1] for part in parts]
+    depth = 1
+    while len(set(names)) < len(names) and depth < max(map(len, parts)):
+        depth += 1
+        doubled = {name for name in names if names.count(name) > 1}
+        names = [
+            "-".join(part[-depth:]).replace("/", "") if name in doubled else name
+            for part, name in zip(parts, names, strict=True)
+        ]
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names):  # the same folder twice
+        seen[name] = seen.get(name, 0) + 1
+        names[number] = name if seen[name] == 1 else f"{name}-{seen[name]}"
+    return names
+
+
+def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
+    task = run.task.name
+    if task not in TASKS:
+        raise UserError(
+            f"{run.folder}: a run of task {task} has nothing to inspect; expected {', '.join(TASKS)}"
+        )
+    relaxed = False
+    by: list[By] = []
+    inference = "exact"
+    if task == "translation":
+        for tokenizer in (run.assets.source, run.assets.target):
+            tokenizer.cache_limit = CACHED_WORDS
+        prior = run.model.example_prior()
+        relaxed = not isinstance(prior, Categorical)
+        by = link_kinds(Aligner(run.model, run.assets), relaxed=relaxed)
+        inference = natural_inference(run.schedule, prior)
+    info = RunInfo(
+        name=name,
+        task=task,
+        objective=run.schedule.last.name,
+        inference=inference,
+        inferences=["sample", "soft"] if relaxed else ["exact", "kmax", "sample", "soft"],
+        by=by,
+        parameters=sum(parameter.numel() for parameter in run.model.theta()),
+        images=[] if images is None else images.shown,
+    )
+    return ServedRun(run, info, relaxed, images)
+
+
+def link_kinds(aligner: Aligner, *, relaxed: bool) -> list[By]:
+    """The distributions of links that a run has."""
+    kinds: list[By] = ["posterior"] if aligner.has_posterior else []
+    return [*kinds, "prior"] if relaxed else [*kinds, "prior", "exact"]
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")

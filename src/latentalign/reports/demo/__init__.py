@@ -1,0 +1,1 @@
+"""The demonstration on a generated corpus and its page."""

@@ -1,0 +1,1 @@
+"""Pictures: alignments, image regions, training curves, perplexity over K."""

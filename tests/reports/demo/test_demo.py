@@ -1,0 +1,104 @@
+"""The demonstration's report, from made-up results; training itself is tested through the command line."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from latentalign.errors import UserError
+from latentalign.reports.demo.comparison import Demo, DemoSize, Measures, Outcome, error_rate, rows, summary
+from latentalign.reports.demo.page import chosen, page
+from latentalign.translation.align import PairAlignment
+from latentalign.translation.synthetic import Example, generate
+
+SOFT = Measures(
+    ppl=3.0,
+    nll=1.1,
+    bleu=40.0,
+    chrf=60.0,
+    prior_entropy=1.5,
+    aer_prior=0.5,
+    aer_exact=0.3,
+    aer_posterior=None,
+    elbo=None,
+    kl=None,
+    training_seconds=90.0,
+)
+VARIATIONAL = replace(SOFT, ppl=2.5, bleu=42.0, aer_prior=0.4, aer_posterior=0.1, kl=0.6)
+
+
+def outcome(measures, test):
+    random = np.random.default_rng(1)
+    alignments = []
+    for example in test:
+        source, target = example.source.split(), example.target.split()
+        matrix = random.dirichlet(np.full(len(source), 0.2), len(target))
+        posterior = matrix if measures.aer_posterior is not None else None
+        alignments.append(PairAlignment(source, target, matrix, posterior, matrix))
+    curve = [{"epoch": float(n), "ppl": 9.0 / n, "nll": 2.0 / n, "prior_entropy": 1.0} for n in (1, 2, 3)]
+    translations = [example.target if number % 2 else "a <b> & c" for number, example in enumerate(test)]
+    return Outcome(measures, translations, alignments, curve, "nrefs:1|tok:13a")
+
+
+@pytest.fixture(scope="module")
+def demo():
+    test = generate(30, seed=2)
+    outcomes = {"soft": outcome(SOFT, test), "variational": outcome(VARIATIONAL, test)}
+    return Demo(DemoSize(), test, outcomes, seconds=300.0, steps={"generate": 1.0, "train": 200.0})
+
+
+@pytest.fixture(scope="module")
+def html(demo):
+    return page(demo)
+
+
+def test_the_page_needs_nothing_else(html):
+    assert html.startswith("<!doctype html>")
+    links = re.findall(r"(?:src|href)='([^']{0,40})", html)
+    assert len(links) == 4  # three heat maps and the curves
+    assert all(link.startswith("data:image/png;base64,") for link in links)
+    assert "<script" not in html
+
+
+def test_it_says_that_the_corpus_is_generated(html, demo):
+    assert "The corpus is generated." in html
+    assert demo.to_dict()["corpus"] == "generated"
+
+
+def test_winners_are_marked_and_absent_figures_are_not_zero(html):
+    bold = re.findall(r"<td class=best>([^<]*)</td>", html)
+    assert bold == ["2.500", "42.00", "0.400"]  # variational: PPL, BLEU, AER of the prior; nobody wins a draw
+    assert "<td>–</td>" in html
+
+
+def test_text_is_escaped_and_right_translations_are_ticked(html, demo):
+    assert "a &lt;b&gt; &amp; c" in html
+    assert "<b> &" not in html
+    assert f"{demo.test[1].target} ✓" in html
+
+
+def test_the_summary_has_a_row_a_model(demo):
+    table = rows(demo)
+    assert [row[0] for row in table] == ["attention", "soft", "variational"]
+    lines = summary(demo).splitlines()
+    assert len(lines) == 3
+    assert len({len(line) for line in lines}) == 1
+    assert "2.500" in lines[2]
+
+
+def test_error_rate_of_gold_itself_is_what_one_link_a_word_leaves():
+    example = Example("a b c", "x y", ((0, 0), (1, 1), (2, 1)))
+    matrix = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
+    assert error_rate([matrix], [example]) == pytest.approx(1 - (2 + 2) / (2 + 3))
+
+
+def test_shown_pairs_are_of_middling_length(demo):
+    for number in chosen(demo.test, 3):
+        assert 10 <= len(demo.test[number].target.split()) <= 18
+    assert chosen(demo.test[:0], 3) == []
+
+
+def test_a_plan_without_sentences_is_refused():
+    with pytest.raises(UserError, match="train: expected at least one sentence pair, got 0"):
+        DemoSize(train=0)
