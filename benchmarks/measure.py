@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.reports.grid.step_cost import peak_memory
-from latentalign.training.allocator import keep_freed_memory
+from latentalign.training.loop.allocator import keep_freed_memory
 
 LONG = 10.0  # seconds; a call that takes longer is made once
 

@@ -21,11 +21,11 @@ import yaml
 from benchmarks.distributed import recipe as recipe_values
 from benchmarks.measure import report
 from latentalign.reports.grid.step_cost import BareLoop
-from latentalign.training.fit import train
-from latentalign.training.folders import prepare
-from latentalign.training.recipes import Recipe, build_recipe
-from latentalign.training.runs import schedule_of
-from latentalign.training.supervisor import Supervisor
+from latentalign.training.loop.after_step import AfterEachStep
+from latentalign.training.recipe.recipes import Recipe, build_recipe
+from latentalign.training.run.folders import prepare
+from latentalign.training.run.loading import schedule_of
+from latentalign.training.train import train
 from latentalign.translation.synthetic import write_corpus
 
 
@@ -50,17 +50,17 @@ def bare_loop(recipe: Recipe, folder: Path) -> list[float]:
 def trained(recipe: Recipe, folder: Path) -> list[float]:
     """Processor seconds between the ends of steps under the trainer: fetching, logging and progress included."""
     ends: list[float] = []
-    original = Supervisor.on_train_batch_end
+    original = AfterEachStep.on_train_batch_end
 
-    def watched(self: Supervisor, *arguments: Any, **named: Any) -> None:
+    def watched(self: AfterEachStep, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
         ends.append(time.process_time())
 
-    Supervisor.on_train_batch_end = watched  # type: ignore[method-assign]
+    AfterEachStep.on_train_batch_end = watched  # type: ignore[method-assign]
     try:
         train(recipe, folder, echo=False)
     finally:
-        Supervisor.on_train_batch_end = original  # type: ignore[method-assign]
+        AfterEachStep.on_train_batch_end = original  # type: ignore[method-assign]
     times = [after - before for before, after in pairwise(ends)]
     return times[:-1]  # the last step validates and saves
 

@@ -25,7 +25,7 @@ from torch import distributed, multiprocessing
 from benchmarks.measure import report
 from benchmarks.scale_model import Assumptions, tables
 from latentalign.alignment import build_objective
-from latentalign.training.recipes import load_recipe
+from latentalign.training.recipe.recipes import load_recipe
 from latentalign.translation.dataset import Batch
 from latentalign.translation.model import TranslationModel
 

@@ -36,8 +36,8 @@ def made_up_run(folder: Path) -> Path:
     """A run folder with random weights and a vocabulary of the usual size."""
     import torch
 
-    from latentalign.training.recipes import build_recipe
-    from latentalign.training.runs import save_config, save_model
+    from latentalign.training.recipe.recipes import build_recipe
+    from latentalign.training.run.loading import save_config, save_model
     from latentalign.translation.assets import TranslationAssets
     from latentalign.translation.tokenizer import WhitespaceTokenizer
 

@@ -22,7 +22,7 @@ from benchmarks.translation import decoding, growth, machine, operators, peer, s
 from benchmarks.translation.goals import judge_all, lines
 from benchmarks.translation.page import write_page
 from benchmarks.translation.setting import Setting, load, note
-from latentalign.training.allocator import keep_freed_memory
+from latentalign.training.loop.allocator import keep_freed_memory
 
 SECTIONS = {
     "startup": startup.run,

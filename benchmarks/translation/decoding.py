@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.translation.setting import Setting, Stopwatch, note, summary, take_turns
-from latentalign.training.evaluate import find_predictor
+from latentalign.training.loop.evaluation import find_predictor
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.translate import Translator
 

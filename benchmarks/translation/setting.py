@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from latentalign.alignment.registry import build_objective
 from latentalign.files import read_lines
 from latentalign.reports.grid.step_cost import BareLoop, spread_batches
-from latentalign.training.fit import train
-from latentalign.training.folders import prepare_again
-from latentalign.training.recipes import Recipe, load_recipe
-from latentalign.training.runs import Run, load_run
+from latentalign.training.recipe.recipes import Recipe, load_recipe
+from latentalign.training.run.folders import prepare_again
+from latentalign.training.run.loading import Run, load_run
+from latentalign.training.train import train
 from latentalign.translation.synthetic import write_corpus
 
 RECIPE = "multi30k-de-en"

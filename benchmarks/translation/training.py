@@ -120,8 +120,8 @@ def make_pass(run: str, weights: str, objective: Any, count: int) -> Callable[[]
     from safetensors.torch import load_file
 
     from latentalign.reports.grid.step_cost import longest_batch, spread_batches
-    from latentalign.training.folders import prepare_again
-    from latentalign.training.runs import load_run
+    from latentalign.training.run.folders import prepare_again
+    from latentalign.training.run.loading import load_run
 
     loaded = load_run(run)
     with prepare_again(loaded.config, loaded.folder, lambda text: None) as prepared:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from latentalign.cli import main
-from latentalign.training.recipes import build_recipe
-from latentalign.training.runs import save_config, save_model
+from latentalign.training.recipe.recipes import build_recipe
+from latentalign.training.run.loading import save_config, save_model
 from tests.translation.tiny import tiny_assets, tiny_model
 
 SIZES = {"embedding_size": 12, "memory_size": 16, "decoder_size": 14, "attention_size": 10, "hidden_size": 12}

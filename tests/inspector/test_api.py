@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from latentalign.inspector import translation_results
-from latentalign.training.runs import load_run
+from latentalign.training.run.loading import load_run
 from latentalign.training.translators import aligner_for, translator_for
 from latentalign.translation.search import SearchOptions
 from tests.cli.command import latentalign

@@ -5,7 +5,7 @@ import torch
 
 from latentalign.alignment.registry import parse_inference
 from latentalign.inspector.next_words import next_words
-from latentalign.training.runs import load_run
+from latentalign.training.run.loading import load_run
 from latentalign.translation.dataset import make_batch
 from latentalign.translation.tokenizer import END, PAD, START
 from tests.translation.tiny import SENTENCES, TARGETS

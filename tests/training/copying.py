@@ -20,7 +20,7 @@ from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
 from latentalign.errors import UserError
-from latentalign.training.tasks import TASKS
+from latentalign.training.recipe.tasks import TASKS
 
 KEYS, LABELS = 6, 5
 

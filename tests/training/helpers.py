@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from latentalign.training.checkpoints import list_checkpoints, load_checkpoint
-from latentalign.training.fit import Trained, train
-from latentalign.training.journal import read_metrics
-from latentalign.training.recipes import Recipe, build_recipe, merge
+from latentalign.training.recipe.overrides import merge
+from latentalign.training.recipe.recipes import Recipe, build_recipe
+from latentalign.training.run.checkpoints import list_checkpoints, load_checkpoint
+from latentalign.training.run.journal import read_metrics
+from latentalign.training.train import Trained, train
 from tests.training import copying  # noqa: F401  registers the task
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,8 @@ def environment(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("LATENTALIGN", "TORCHELASTIC"))
     }
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "src")))  # this checkout, whatever is installed
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
 
 
 def call(

@@ -10,16 +10,16 @@ import pytest
 import torch
 import yaml
 
-from latentalign.training.diagnosis import NonFinite
-from latentalign.training.fit import train
-from latentalign.training.module import AlignmentModule
-from latentalign.training.recipes import Recipe, build_recipe
-from latentalign.training.tasks import TASKS, find_task
+from latentalign.training.loop.module import AlignmentModule
+from latentalign.training.recipe.recipes import Recipe, build_recipe
+from latentalign.training.recipe.tasks import TASKS, find_task
+from latentalign.training.run.stopping import NonFinite
+from latentalign.training.train import train
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.shards import read_shard
 from latentalign.translation.synthetic import write_corpus
 from tests.training.helpers import ROOT, environment, same_training
-from tests.training.test_distributed import losses, torchrun
+from tests.training.run.test_processes import losses, torchrun
 
 SAMPLED = {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}}
 SECTIONS: dict[str, dict[str, Any]] = {

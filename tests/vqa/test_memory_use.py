@@ -63,8 +63,8 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
 TRAIN_AND_REPORT = """
 import json, resource, sys
 from pathlib import Path
-from latentalign.training.fit import train
-from latentalign.training.recipes import build_recipe
+from latentalign.training.train import train
+from latentalign.training.recipe.recipes import build_recipe
 
 recipe = build_recipe({
     "task": "vqa",

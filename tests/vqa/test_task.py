@@ -10,8 +10,8 @@ import yaml
 from PIL import Image
 
 from latentalign.errors import UserError
-from latentalign.training.recipes import load_recipe
-from latentalign.training.runs import load_run
+from latentalign.training.recipe.recipes import load_recipe
+from latentalign.training.run.loading import load_run
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.features import RegionFeatures, encode_line, read_tsv
 from latentalign.vqa.scene_files import FEATURE_TABLE, image_path
@@ -39,7 +39,7 @@ def write_recipe(path, folder, *, objective="marginal", **data):
 
 @pytest.fixture(scope="module")
 def trained(scenes, tmp_path_factory):
-    from latentalign.training.fit import train
+    from latentalign.training.train import train
 
     folder = tmp_path_factory.mktemp("vqa-run")
     objective = {"name": "variational", "estimator": {"name": "reinforce", "samples": 2}}

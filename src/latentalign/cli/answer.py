@@ -36,8 +36,8 @@ def answer(
     """Answer one question with a VQA or memory run and show where it looked."""
     import torch
 
-    from latentalign.training.evaluate import find_predictor
-    from latentalign.training.runs import load_run
+    from latentalign.training.loop.evaluation import find_predictor
+    from latentalign.training.run.loading import load_run
 
     loaded = load_run(run)
     if not hasattr(loaded.task, "answer"):

@@ -25,8 +25,8 @@ def evaluate(
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
-    from latentalign.training.evaluate import evaluate_run
-    from latentalign.training.runs import load_run
+    from latentalign.training.loop.evaluation import evaluate_run
+    from latentalign.training.run.loading import load_run
 
     loaded = load_run(run)
     given = {"source": source, "target": target, "data": data, "split": split}

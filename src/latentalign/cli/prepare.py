@@ -23,7 +23,7 @@ def prepare(
     ] = False,
 ) -> None:
     """Convert a recipe's data once into memory-mapped files, so that training starts at once and needs less memory."""
-    from latentalign.training.recipes import load_recipe
+    from latentalign.training.recipe.recipes import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
     convert = getattr(loaded.task, "prepare_files", None)

@@ -55,7 +55,7 @@ def reproduce(
     from latentalign.reports.grid.reproduce import reproduce as run_study
     from latentalign.reports.grid.settings import GridSettings
     from latentalign.reports.paper.data_files import default_recipe, locate
-    from latentalign.training.stopping import TrainingStopped
+    from latentalign.training.run.stopping import TrainingStopped
 
     if jobs < 0:
         raise UserError(f"--jobs {jobs}: expected 0 or more; one for each free core")

@@ -33,9 +33,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a model from a recipe into a run folder, or go on with a run."""
-    from latentalign.training.allocator import keep_freed_memory
-    from latentalign.training.fit import train as fit
-    from latentalign.training.stopping import TrainingStopped
+    from latentalign.training.loop.allocator import keep_freed_memory
+    from latentalign.training.run.stopping import TrainingStopped
+    from latentalign.training.train import train as fit
 
     changes = [*(settings or []), *(["training.deterministic=true"] if deterministic else [])]
     loaded, folder = _choose(recipe, out, resume, changes, overwrite)
@@ -53,7 +53,7 @@ def train(
 def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
     """Check a recipe and its data without training: read everything, build the model, try one batch a phase."""
     from latentalign.training.check import check_recipe
-    from latentalign.training.recipes import load_recipe
+    from latentalign.training.recipe.recipes import load_recipe
 
     if recipe is None:
         raise UserError("check: expected a recipe; give a YAML file or the name of a packaged recipe")
@@ -65,8 +65,8 @@ def _choose(
     recipe: str | None, out: Path | None, resume: Path | None, changes: list[str], overwrite: bool
 ) -> tuple[Any, Path]:
     """The recipe to train and the folder to train it into."""
-    from latentalign.training.recipes import find_recipe, load_recipe
-    from latentalign.training.runs import load_resumed
+    from latentalign.training.recipe.recipes import find_recipe, load_recipe
+    from latentalign.training.run.loading import load_resumed
 
     if resume is not None:
         if overwrite:

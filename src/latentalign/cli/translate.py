@@ -14,7 +14,7 @@ from latentalign.errors import UserError
 from latentalign.files import open_atomic, read_lines
 
 if TYPE_CHECKING:
-    from latentalign.training.runs import Run
+    from latentalign.training.run.loading import Run
     from latentalign.translation.search import SearchOptions
     from latentalign.translation.translate import Translation, Translator
 
@@ -47,7 +47,7 @@ def translate(
     seed: int = typer.Option(0, help="Of sampled inference."),
 ) -> None:
     """Translate text line by line, with alignments on request. An empty line gives an empty line."""
-    from latentalign.training.evaluate import find_predictor
+    from latentalign.training.loop.evaluation import find_predictor
     from latentalign.training.translators import load_translation_run, translator_for
     from latentalign.translation.search import SearchOptions
 

@@ -8,7 +8,7 @@ from fastapi import HTTPException
 
 from latentalign.alignment.prediction import KMax, Sampled
 from latentalign.errors import UserError
-from latentalign.training.evaluate import find_predictor
+from latentalign.training.loop.evaluation import find_predictor
 
 TOO_LARGE, UNPROCESSABLE, UNAVAILABLE = 413, 422, 503
 INFERENCE_PATTERN = r"^(exact|soft|kmax(:[1-9][0-9]{0,3})?|sample(:[1-9][0-9]{0,3})?)$"

@@ -9,8 +9,8 @@ from latentalign.errors import UserError
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.schemas import By, RunInfo
-from latentalign.training.evaluate import natural_inference
-from latentalign.training.runs import Run, load_run
+from latentalign.training.loop.evaluation import natural_inference
+from latentalign.training.run.loading import Run, load_run
 from latentalign.translation.align import Aligner
 
 TASKS = ("translation", "vqa", "memory")

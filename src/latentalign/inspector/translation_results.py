@@ -19,7 +19,7 @@ from latentalign.inspector.schemas import (
 )
 from latentalign.text.links import format_links
 from latentalign.text.symmetrise import decode_links
-from latentalign.training.runs import Run
+from latentalign.training.run.loading import Run
 from latentalign.translation.align import Aligner, PairAlignment
 from latentalign.translation.dataset import make_batch
 from latentalign.translation.translate import Translation, Translator

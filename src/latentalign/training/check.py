@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 
 from latentalign.errors import UserError
-from latentalign.training.evaluate import find_predictor
-from latentalign.training.folders import prepare
-from latentalign.training.module import AlignmentModule
-from latentalign.training.randomness import derive_seed
-from latentalign.training.recipes import Recipe
-from latentalign.training.runs import schedule_of
-from latentalign.training.stream import Stream
+from latentalign.training.loop.evaluation import find_predictor
+from latentalign.training.loop.module import AlignmentModule
+from latentalign.training.loop.randomness import derive_seed
+from latentalign.training.loop.stream import Stream
+from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.run.folders import prepare
+from latentalign.training.run.loading import schedule_of
 
 
 def check_recipe(recipe: Recipe) -> list[str]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
-from latentalign.training.evaluate import find_predictor, natural_inference
-from latentalign.training.runs import Run, load_run
+from latentalign.training.loop.evaluation import find_predictor, natural_inference
+from latentalign.training.run.loading import Run, load_run
 from latentalign.translation.align import Aligner
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.translate import Translator

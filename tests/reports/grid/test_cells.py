@@ -10,8 +10,9 @@ from latentalign.reports.grid.phase_plan import PhasePlan, RowSpec
 from latentalign.reports.grid.warmups import shared_warmups
 from latentalign.reports.paper.table_layouts import LAYOUTS
 from latentalign.reports.paper.translation_rows import SPECS, TABLE1, TABLE3
-from latentalign.training.recipes import build_recipe, merge
-from latentalign.training.runs import schedule_of
+from latentalign.training.recipe.overrides import merge
+from latentalign.training.recipe.recipes import build_recipe
+from latentalign.training.run.loading import schedule_of
 from tests.reports.corpora import RECIPE
 
 
@@ -149,7 +150,7 @@ def test_a_recipe_of_a_cell_survives_yaml():
 
 
 def test_the_packaged_recipe_has_a_plan():
-    from latentalign.training.recipes import load_recipe
+    from latentalign.training.recipe.recipes import load_recipe
 
     plan = PhasePlan.of(load_recipe("reproduce-multi30k"))
     assert plan.epochs > sum(phase["epochs"] for phase in (*plan.warmup, *plan.inference))

@@ -13,9 +13,9 @@ from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.study import find_task_studies
 from latentalign.reports.paper import translation_measures as measures
 from latentalign.reports.paper.translation_rows import SPECS
-from latentalign.training.fork import fork_run
-from latentalign.training.journal import read_metrics
-from latentalign.training.runs import load_config
+from latentalign.training.run.forking import fork_run
+from latentalign.training.run.journal import read_metrics
+from latentalign.training.run.loading import load_config
 from tests.reports.corpora import settings_for, write_data
 
 ROWS = ("soft", "variational-sample")

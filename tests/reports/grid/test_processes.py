@@ -10,7 +10,7 @@ import pytest
 
 from latentalign.errors import UserError
 from latentalign.reports.grid.processes import Job, in_order, run_apart, run_here
-from latentalign.training.stopping import Interrupted
+from latentalign.training.run.stopping import Interrupted
 
 
 def test_jobs_come_after_what_they_need():

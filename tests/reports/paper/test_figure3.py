@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latentalign.reports.paper.figure3 import divergence, draw_figure3, largest
-from latentalign.training.runs import load_run
+from latentalign.training.run.loading import load_run
 from tests.cli.command import untrained_run
 from tests.translation.tiny import SENTENCES, TARGETS
 

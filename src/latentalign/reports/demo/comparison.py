@@ -16,8 +16,8 @@ import numpy as np
 from latentalign.errors import UserError
 from latentalign.text.links import Links, score_links
 from latentalign.text.symmetrise import decode_links
-from latentalign.training.evaluate import evaluate_run
-from latentalign.training.journal import read_metrics
+from latentalign.training.loop.evaluation import evaluate_run
+from latentalign.training.run.journal import read_metrics
 from latentalign.training.translators import aligner_for, load_translation_run, translator_for
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.bleu import score_texts

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latentalign.errors import UserError
-from latentalign.training.journal import read_metrics
+from latentalign.training.run.journal import read_metrics
 
 # one panel a group; of each group what the run has measured is drawn
 _PANELS = (

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from latentalign.reports.grid.phase_plan import PhasePlan, RowSpec
-from latentalign.training.recipes import Recipe, build_recipe, merge
+from latentalign.training.recipe.overrides import merge
+from latentalign.training.recipe.recipes import Recipe, build_recipe
 
 
 @dataclass(frozen=True)

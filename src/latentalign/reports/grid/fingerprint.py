@@ -4,9 +4,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from latentalign.training.fork import past
-from latentalign.training.recipes import Recipe
-from latentalign.training.runs import schedule_of
+from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.run.forking import past
+from latentalign.training.run.loading import schedule_of
 
 # settings of `training` that change how a run is done, not what comes out of it
 _MANNER = {

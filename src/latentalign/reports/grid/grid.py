@@ -13,12 +13,13 @@ from latentalign.reports.grid.fingerprint import fingerprint
 from latentalign.reports.grid.phase_plan import RowSpec
 from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.warmups import Warmup, shared_warmups
-from latentalign.training.checkpoints import list_checkpoints, newest_good
-from latentalign.training.fit import train
-from latentalign.training.fork import fork_run
-from latentalign.training.journal import read_metrics
-from latentalign.training.recipes import Recipe, apply_settings, find_recipe, merge, read_recipe
-from latentalign.training.runs import CONFIG, MODEL, load_config, schedule_of
+from latentalign.training.recipe.overrides import apply_settings, merge
+from latentalign.training.recipe.recipes import Recipe, find_recipe, read_recipe
+from latentalign.training.run.checkpoints import list_checkpoints, newest_good
+from latentalign.training.run.forking import fork_run
+from latentalign.training.run.journal import read_metrics
+from latentalign.training.run.loading import CONFIG, MODEL, load_config, schedule_of
+from latentalign.training.train import train
 
 RESULTS = "results"  # of measuring, in the folder of the runs
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.training.stopping import Interrupted
+from latentalign.training.run.stopping import Interrupted
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 POLL_SECONDS = 0.2

@@ -13,8 +13,8 @@ from latentalign.reports.grid.reproduce import do_job
 from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.study import find_task_studies
 from latentalign.reports.grid.warmups import Warmup
-from latentalign.training.allocator import keep_freed_memory
-from latentalign.training.stopping import TrainingStopped
+from latentalign.training.loop.allocator import keep_freed_memory
+from latentalign.training.run.stopping import TrainingStopped
 
 
 def work(settings: GridSettings, study: str, job: str) -> None:

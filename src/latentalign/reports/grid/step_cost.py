@@ -14,9 +14,9 @@ import torch
 from latentalign.alignment.bound import Bound
 from latentalign.errors import UserError
 from latentalign.reports.grid.processes import ONE_THREAD, python
-from latentalign.training.allocator import keep_freed_memory
-from latentalign.training.folders import prepare_again
-from latentalign.training.runs import load_run
+from latentalign.training.loop.allocator import keep_freed_memory
+from latentalign.training.run.folders import prepare_again
+from latentalign.training.run.loading import load_run
 
 STEPS = 12
 

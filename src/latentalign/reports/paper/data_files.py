@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.training.recipes import find_recipe, read_recipe
+from latentalign.training.recipe.recipes import find_recipe, read_recipe
 
 RECIPES = {"translation": "reproduce-multi30k", "vqa": "vqa-scenes"}
 

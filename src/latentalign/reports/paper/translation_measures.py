@@ -16,9 +16,9 @@ from latentalign.alignment.prediction import Exact, KMax
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
-from latentalign.training.evaluate import evaluate_model, natural_inference
-from latentalign.training.journal import read_metrics
-from latentalign.training.runs import Run, load_run
+from latentalign.training.loop.evaluation import evaluate_model, natural_inference
+from latentalign.training.run.journal import read_metrics
+from latentalign.training.run.loading import Run, load_run
 from latentalign.training.translators import translator_for
 from latentalign.translation.bleu import score_texts
 from latentalign.translation.search import SearchOptions

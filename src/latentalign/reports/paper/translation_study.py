@@ -23,7 +23,7 @@ from latentalign.reports.paper.table import summarise
 from latentalign.reports.paper.table_layouts import LAYOUTS
 from latentalign.reports.paper.translation_measures import Measured, describe, hypotheses_path
 from latentalign.reports.paper.translation_rows import SPECS, TABLE1, TABLE2, TABLE3
-from latentalign.training.runs import load_run
+from latentalign.training.run.loading import load_run
 
 __all__ = ["SPECS", "STUDIES"]
 

@@ -13,8 +13,8 @@ from latentalign.reports.paper.results_files import write_study
 from latentalign.reports.paper.table import Table, mean_column, name_column, published_column, summarise
 from latentalign.reports.paper.table_layouts import claims_table
 from latentalign.reports.paper.translation_measures import describe
-from latentalign.training.evaluate import evaluate_run
-from latentalign.training.runs import load_run
+from latentalign.training.loop.evaluation import evaluate_run
+from latentalign.training.run.loading import load_run
 
 __all__ = ["SPECS", "STUDIES"]
 

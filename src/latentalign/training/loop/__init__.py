@@ -1,0 +1,1 @@
+"""What happens in a training step, and after it."""

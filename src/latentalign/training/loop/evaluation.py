@@ -1,0 +1,199 @@
+"""Measure a model on a dataset: the same function validates during training and answers `evaluate`."""
+
+import inspect
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.estimators import Enumerate, Pathwise
+from latentalign.alignment.likelihood import TableLikelihood
+from latentalign.alignment.objectives import Elbo
+from latentalign.alignment.prediction import Exact
+from latentalign.alignment.registry import parse_inference
+from latentalign.errors import UserError
+from latentalign.training.loop.randomness import derive_seed, seeded
+from latentalign.training.recipe.schedule import Schedule
+from latentalign.training.recipe.task import Dataset
+from latentalign.training.run.processes import World, gather
+
+RELAXED_INFERENCE = "sample:20"
+
+
+def find_predictor(inference: str) -> Any:
+    """A predictor by its text; a mistake in it is the user's."""
+    try:
+        return parse_inference(inference)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def natural_inference(schedule: Schedule, prior: Any) -> str:
+    """How a model trained by this schedule predicts unless told otherwise: as its last objective does."""
+    if not isinstance(prior, Categorical):
+        return RELAXED_INFERENCE
+    last = [phase for phase in schedule.reached if phase.trains_theta] or [schedule.last]
+    return "soft" if last[-1].name == "soft" else "exact"
+
+
+@torch.no_grad()
+def first_prior(model: Any, dataset: Dataset, device: torch.device) -> Any:
+    """The prior of one small batch, to see what kind it is."""
+    was_training = model.training
+    model.eval()
+    try:
+        return model.problem(dataset.collate(dataset.plan(-1, 0)[0][:1]).to(device)).prior
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def evaluate_model(
+    model: Any,
+    dataset: Dataset,
+    inference: str,
+    *,
+    device: torch.device | None = None,
+    seed: int = 0,
+    with_posterior: bool | None = None,
+    world: World | None = None,
+) -> dict[str, Any]:
+    """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
+
+    Several processes share the batches and all of them get the answer. Sampling is seeded by batch: the result does
+    not depend on how many processes there are or on what ran before.
+    """
+    started = time.perf_counter()
+    device = device or torch.device("cpu")
+    world = world or World()
+    predictor = find_predictor(inference)
+    if with_posterior is None:
+        with_posterior = bool(model.phi())
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, float] = defaultdict(float)
+    generator = torch.Generator(device=device)
+    was_training = model.training
+    model.eval()
+    try:
+        for number, indices in enumerate(dataset.plan(-1, seed)):
+            if number % world.size != world.rank:
+                continue
+            generator.manual_seed(derive_seed(seed, "evaluate", number))
+            with seeded(seed, "evaluate", number):
+                batch = dataset.collate(indices).to(device)
+                problem = model.problem(batch, with_posterior=with_posterior)
+                _add_bounds(sums, problem, predictor, generator)
+                sums["examples"] += len(indices)
+                measures = model.measures(batch, problem, predictor, generator=generator)
+            for name, (total, count) in measures.items():
+                sums[name] += total
+                counts[name] += count
+    except ConfigError as error:  # an inference that does not fit the model
+        raise UserError(str(error)) from None
+    finally:
+        model.train(was_training)
+    sums, counts = _over_ranks(sums, counts)
+    return _averages(sums, counts, inference, time.perf_counter() - started)
+
+
+def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator: torch.Generator) -> None:
+    prior, likelihood, posterior = problem.prior, problem.likelihood, problem.posterior
+    if isinstance(predictor, Exact) and posterior is not None and isinstance(prior, Categorical):
+        # the exact marginal and the enumerated bound need the same table of log f: compute it once
+        likelihood = TableLikelihood(likelihood.everywhere(prior.support))
+    weights = problem.weights.double()  # [B,T]
+    sums["outputs"] += float(weights.sum())
+    sums["nll"] -= _total(predictor.score(prior, likelihood, generator=generator), weights)
+    sums["prior_entropy"] += _total(prior.alignment_entropy(), weights)
+    if posterior is not None:
+        estimator = Enumerate() if isinstance(posterior, Categorical) else Pathwise()
+        bound = Elbo(estimator)(prior, likelihood, posterior=posterior, generator=generator)
+        sums["elbo"] += _total(bound.value, weights)
+        sums["kl"] += _total(bound.kl, weights)
+
+
+def _total(values: Tensor, weights: Tensor) -> float:
+    return float(torch.where(weights > 0, values.double() * weights, torch.zeros_like(weights)).sum())
+
+
+def _over_ranks(
+    sums: dict[str, float], counts: dict[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    totals: tuple[dict[str, float], dict[str, float]] = (defaultdict(float), defaultdict(float))
+    for parts in gather((dict(sums), dict(counts))):
+        for total, part in zip(totals, parts, strict=True):
+            for name, value in part.items():
+                total[name] += value
+    return totals
+
+
+def _averages(
+    sums: dict[str, float], counts: dict[str, float], inference: str, seconds: float
+) -> dict[str, Any]:
+    outputs = sums["outputs"]
+    if outputs <= 0:
+        raise UserError("data: no outputs to measure; expected at least one example")
+    nll = sums["nll"] / outputs
+    result: dict[str, Any] = {
+        "examples": int(sums["examples"]),
+        "tokens": int(outputs) if outputs == int(outputs) else outputs,
+        "nll": nll,
+        "ppl": math.exp(nll) if nll < 700 else math.inf,
+        "prior_entropy": sums["prior_entropy"] / outputs,
+        "inference": inference,
+    }
+    if "elbo" in sums:
+        result["elbo"] = sums["elbo"] / outputs
+        result["kl"] = sums["kl"] / outputs
+    for name, count in counts.items():
+        if count:
+            result[name] = sums[name] / count
+    result["seconds"] = seconds
+    return result
+
+
+def _check_arguments(task: Any, arguments: dict[str, Any]) -> None:
+    """Tell which options the task's data need, and which do not belong to them."""
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(task.dataset).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    needed = [name for name, parameter in known.items() if parameter.default is parameter.empty]
+    if strange := [name for name in arguments if name not in known]:
+        raise UserError(
+            f"--{strange[0]}: does not go with the task {task.name!r}, which takes {_options(needed or known)}"
+        )
+    if missing := [name for name in needed if name not in arguments]:
+        raise UserError(f"evaluate: the task {task.name!r} needs {_options(missing)}")
+
+
+def _options(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "no options"
+
+
+def evaluate_run(
+    run: Any, arguments: dict[str, Any], *, inference: str | None = None, seed: int = 0, device: str = "cpu"
+) -> dict[str, Any]:
+    """Measure a run on data given by the task's own arguments (source and target, or data and split)."""
+    if inference is not None:
+        find_predictor(inference)  # a mistake in it is told before the data are read
+    _check_arguments(run.task, arguments)
+    dataset = run.task.dataset(run.assets, **arguments)
+    if not len(dataset):
+        raise UserError("evaluate: the data hold no examples; expected at least one")
+    place = torch.device(device)
+    if inference is None:
+        inference = run.config.training.inference or natural_inference(
+            run.schedule, first_prior(run.model, dataset, place)
+        )
+    results = evaluate_model(
+        run.model, dataset, inference, device=place, seed=seed, with_posterior=run.schedule.needs_posterior
+    )
+    return {"task": run.task.name, **results}

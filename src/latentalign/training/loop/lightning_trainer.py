@@ -1,0 +1,116 @@
+"""Lightning's trainer, set up for our module: its loop, loggers, precision and processes; its noise turned off."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.strategies import DDPStrategy
+
+from latentalign.errors import UserError
+from latentalign.training.loop.module import AlignmentModule
+from latentalign.training.loop.stream import Step
+from latentalign.training.recipe.sections import TrainingConfig
+from latentalign.training.run.checkpoints import VerifiedCheckpoints
+from latentalign.training.run.folders import LOGS
+from latentalign.training.run.processes import World, any_rank, started_by_torchrun
+
+_KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
+    (r".*LeafSpec.*", FutureWarning),  # lightning uses a name that torch renames
+]
+
+
+def build_trainer(
+    config: TrainingConfig, folder: Path, *, world: World, callbacks: list[Callback]
+) -> Trainer:
+    """A trainer whose one epoch is the whole stream: our stream knows about epochs, and can start anywhere."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    devices, nodes = config.devices, config.nodes
+    if started_by_torchrun():
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = world.size // devices
+    if config.deterministic:
+        # filling memory that nobody reads would cost time
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    with quiet():
+        return Trainer(
+            default_root_dir=folder,
+            accelerator=_accelerator(config),
+            devices=devices,
+            num_nodes=nodes,
+            strategy=_strategy(config, world),
+            precision=_precision(config),
+            deterministic=config.deterministic,
+            max_epochs=1,
+            callbacks=callbacks,
+            logger=_loggers(folder),
+            plugins=[VerifiedCheckpoints()],
+            limit_val_batches=0,
+            num_sanity_val_steps=0,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what lightning says about its own affairs; warnings from anywhere else still come through."""
+    with warnings.catch_warnings():
+        for message, category in _KNOWN_WARNINGS:
+            warnings.filterwarnings("ignore", message=message, category=category)
+        yield
+
+
+def _loggers(folder: Path) -> list[Any]:
+    """TensorBoard and CSV; every sitting of a run gets a version of its own."""
+    return [
+        TensorBoardLogger(folder / LOGS, name="tensorboard", default_hp_metric=False),
+        CSVLogger(folder / LOGS, name="csv", flush_logs_every_n_steps=10),
+    ]
+
+
+def _strategy(config: TrainingConfig, world: World) -> Any:
+    if world.size == 1:
+        return "auto"
+    return DDPStrategy(timeout=timedelta(minutes=config.timeout_minutes))
+
+
+def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
+    """Several processes: tell DDP that other parameters are trained now.
+
+    DDP looks at what needs a gradient when it is made, and would wait for ever for that of a frozen parameter. Asking
+    it to look for unused ones in every step costs time, so it is asked to only where a trial step leaves some out.
+    """
+    strategy = trainer.strategy
+    if not isinstance(strategy, DDPStrategy):
+        return
+    (unused,) = any_rank((module.leaves_out_parameters(step),), module.device)
+    strategy._ddp_kwargs["find_unused_parameters"] = unused
+    strategy.model = module
+    strategy.configure_ddp()
+
+
+def _accelerator(config: TrainingConfig) -> str:
+    """`auto` is CUDA or the CPU: other back ends lack the double precision that evaluation sums in."""
+    if config.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("training.accelerator: no GPU was found; use auto or cpu")
+    return "gpu" if config.accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _precision(config: TrainingConfig) -> Any:
+    if config.precision == 32:
+        return "32-true"
+    # CPUs without it compute bf16 in a roundabout way: right, but slower than 32 bits
+    if _accelerator(config) == "gpu" and not torch.cuda.is_bf16_supported():
+        raise UserError("training.precision: this GPU has no bf16; use 32")
+    return "bf16-mixed"

@@ -1,0 +1,78 @@
+"""What validation decides: which weights are the best, when the rate is lowered, and when to stop."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from latentalign.training.recipe.schedule import Phase, Schedule
+from latentalign.training.recipe.sections import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows from one validation."""
+
+    is_best: bool
+    lowers_rate: bool = False
+    stops: bool = False
+
+
+@dataclass
+class ValidationState:
+    """The state that validation drives; every phase of the schedule starts afresh except for the rate.
+
+    A phase that trains theta is judged by the NLL; one that trains the inference network alone by its bound, since the
+    NLL does not move. Weights that are as good as the best replace it: they have seen more data.
+    """
+
+    rate: float
+    first_rate: float = 0.0  # of the recipe, to see whether a resumed run was given another one
+    phase: int = 0
+    best: float = float("inf")
+    best_step: int = 0
+    waiting_to_lower: int = 0
+    waiting_to_stop: int = 0
+    validations: int = 0
+    stopped: bool = False  # early
+
+    def __post_init__(self) -> None:
+        self.first_rate = self.first_rate or self.rate
+
+    def judge(
+        self, results: dict[str, Any], *, phase: Phase, schedule: Schedule, step: int, config: TrainingConfig
+    ) -> Verdict:
+        """Take the results of a validation into account."""
+        if phase.number != self.phase:
+            self.phase, self.best = phase.number, float("inf")
+            self.waiting_to_lower = self.waiting_to_stop = 0
+        self.validations += 1
+        value = monitored(results, phase)
+        is_best, improved = value <= self.best, value < self.best
+        if is_best:
+            self.best, self.best_step = value, step
+        self.waiting_to_lower = 0 if improved else self.waiting_to_lower + 1
+        self.waiting_to_stop = 0 if improved else self.waiting_to_stop + 1
+        halving, patience = config.halving, config.early_stopping.patience
+        lowers = self.waiting_to_lower > halving.patience and halving.factor < 1.0
+        if lowers:
+            self.waiting_to_lower = 0
+            self.rate = max(self.rate * halving.factor, halving.minimum)
+        stops = patience is not None and phase is schedule.last and self.waiting_to_stop >= patience
+        return Verdict(is_best, lowers, stops)
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def restore(self, state: dict[str, Any], config: TrainingConfig) -> None:
+        """Go on from a checkpoint; a learning rate that was changed in the recipe since counts from now on."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.stopped = False
+        if self.first_rate != config.learning_rate:
+            self.rate = self.first_rate = config.learning_rate
+
+
+def monitored(results: dict[str, Any], phase: Phase) -> float:
+    """The number to be made small in this phase."""
+    if not phase.trains_theta and "elbo" in results:
+        return -float(results["elbo"])
+    return float(results["nll"])

@@ -1,0 +1,56 @@
+"""Check values against a section of the recipe; a mistake becomes one line that names the key."""
+
+import difflib
+import json
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from latentalign.errors import UserError
+
+
+def validate(kind: type[Any], values: Any, *, place: str, prefix: tuple[str, ...] = ()) -> Any:
+    """Check values against a pydantic model, strictly but as JSON (lists for tuples, texts for paths)."""
+    try:
+        return kind.model_validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        # a key that is misspelt explains why another one is missing
+        errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        first = errors[0]
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise UserError(f"{place}, {_explain(kind, first, prefix)}{more}") from None
+
+
+def _explain(kind: type[BaseModel], error: Any, prefix: tuple[str, ...]) -> str:
+    location = tuple(str(part) for part in error["loc"])
+    key = ".".join((*prefix, *location)) or "the recipe"
+    if error["type"] == "extra_forbidden":
+        names = _names_at(kind, location[:-1])
+        near = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(names))}"
+        return f"{key}: unknown key; {hint}"
+    if error["type"] == "missing":
+        return f"{key}: missing; the recipe must give it"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    received = json.dumps(error.get("input"), default=str)
+    received = received if len(received) <= 60 else received[:57] + "..."
+    wanted = message if message.startswith("expected") else f"expected {message}"
+    return f"{key}: {wanted}, received {received}"
+
+
+def _names_at(kind: Any, location: tuple[str, ...]) -> list[str]:
+    """Field names of the section at that place of the model."""
+    for part in location:
+        fields = getattr(kind, "model_fields", {})
+        if part in fields:
+            kind = _section_of(fields[part].annotation) or kind
+    return list(getattr(kind, "model_fields", {}))
+
+
+def _section_of(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in get_args(annotation):
+        if found := _section_of(argument):
+            return found
+    return None

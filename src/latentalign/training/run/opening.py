@@ -1,0 +1,116 @@
+"""Opening a run: the first process makes or checks the folder, the others take its word."""
+
+import errno
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latentalign.errors import UserError
+from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.recipe.sections import TrainingConfig
+from latentalign.training.run.checkpoints import newest_good, set_aside_after
+from latentalign.training.run.environment import note_environment
+from latentalign.training.run.folders import begin, check_free, prepare_again
+from latentalign.training.run.journal import RunLog
+from latentalign.training.run.loading import load_config, save_config, schedule_of
+from latentalign.training.run.processes import World, agree
+from latentalign.training.run.stopping import TrainingStopped
+
+# what the system says when a disk is full or a folder may not be written
+DISK_ERRORS = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that can be trained: its data, and where to go on from."""
+
+    prepared: Any
+    checkpoint: Path | None = None
+    is_complete: bool = False
+
+
+def open_run(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    world: World,
+    log: RunLog,
+    stack: ExitStack,
+) -> Opened:
+    """Make the run folder, or find the checkpoint to go on from. The stack keeps what has to outlive this call."""
+    opened: Opened | None = None
+    problem: UserError | None = None
+    if world.is_first:
+        try:
+            if resume and folder.is_dir() and any(folder.iterdir()):
+                opened = _continue(recipe, folder, world, log, stack)
+            else:
+                check_free(folder, overwrite=overwrite)
+                opened = Opened(begin(recipe, folder, log=log, world_size=world.size))
+                log.open(folder / "log.txt")
+        except UserError as error:
+            problem = error
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            problem = UserError(f"{error.filename or folder}: cannot be written ({error.strerror})")
+    word = agree(_word(opened, problem))
+    if problem is not None:
+        raise problem
+    if word["problem"] is not None:
+        told = TrainingStopped(word["problem"])
+        told.is_told = True
+        raise told
+    if opened is None:
+        checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
+        if not folder.is_dir():
+            raise UserError(
+                f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
+            )
+        prepared = stack.enter_context(prepare_again(recipe, folder, log))
+        opened = Opened(prepared, checkpoint, word["is_complete"])
+    return opened
+
+
+def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
+    """What the first process tells the others."""
+    checkpoint = opened.checkpoint if opened else None
+    return {
+        "checkpoint": str(checkpoint) if checkpoint else None,
+        "is_complete": bool(opened and opened.is_complete),
+        "problem": str(problem) if problem else None,
+    }
+
+
+def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: ExitStack) -> Opened:
+    before = load_config(folder)  # a folder that is not a run is refused before anything is written into it
+    log.open(folder / "log.txt")
+    good = newest_good(folder, log)
+    set_aside_after(folder, good[0] if good else None)
+    prepared = stack.enter_context(prepare_again(recipe, folder, log))
+    if differences := note_environment(recipe, folder, world.size):
+        log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
+    if before.resolved() != recipe.resolved():
+        save_config(recipe, folder)
+    if good is None:
+        log(f"{folder}: no good checkpoint yet; training starts at the beginning")
+        return Opened(prepared)
+    path, content = good
+    place = content["place"]
+    if content["examples"] != len(prepared.train):
+        raise UserError(
+            f"{folder}: the run began with {content['examples']} training examples, now there are "
+            f"{len(prepared.train)}; it cannot be resumed with other data"
+        )
+    log(f"resumed from {path.name}: epoch {place['position']:.2f}, step {place['step']}")
+    return Opened(prepared, path, _is_complete(content, schedule_of(recipe).total, recipe.training))
+
+
+def _is_complete(content: dict[str, Any], total: float, config: TrainingConfig) -> bool:
+    patience = config.early_stopping.patience
+    stopped = content["learning"]["stopped"] and patience is not None
+    waited_enough = stopped and content["learning"]["waiting_to_stop"] >= patience
+    return bool(content["place"]["position"] >= total - 1e-9 or waited_enough)
