@@ -55,7 +55,7 @@ def html(demo):
 
 def test_the_page_needs_nothing_else(html):
     assert html.startswith("<!doctype html>")
-    links = re.findall(r"(?:src|href)='([^']{0,40})", html)
+    links = re.findall(r'(?:src|href)="([^"]{0,40})', html)
     assert len(links) == 4  # three heat maps and the curves
     assert all(link.startswith("data:image/png;base64,") for link in links)
     assert "<script" not in html
@@ -67,7 +67,7 @@ def test_it_says_that_the_corpus_is_generated(html, demo):
 
 
 def test_winners_are_marked_and_absent_figures_are_not_zero(html):
-    bold = re.findall(r"<td class=best>([^<]*)</td>", html)
+    bold = re.findall(r'<td class="best">([^<]*)</td>', html)
     assert bold == ["2.500", "42.00", "0.400"]  # variational: PPL, BLEU, AER of the prior; nobody wins a draw
     assert "<td>–</td>" in html
 
@@ -99,6 +99,6 @@ def test_shown_pairs_are_of_middling_length(demo):
     assert chosen(demo.test[:0], 3) == []
 
 
-def test_a_plan_without_sentences_is_refused():
+def test_a_demonstration_without_sentences_is_refused():
     with pytest.raises(UserError, match="train: expected at least one sentence pair, got 0"):
         DemoSize(train=0)

@@ -41,7 +41,7 @@ def test_markdown(table):
     assert table.markdown().splitlines() == [
         "**A <caption>**",
         "",
-        "| row | name | PPL | BLEU | paper |",
+        "| row \\| name | PPL | BLEU | paper |",
         "| :-- | --: | --: | --: |",
         "| soft | 7.50 ± 0.71 | 30.0 | 7.17 |",
         "| marginal | 6.50 | – | – |",

@@ -1,10 +1,11 @@
 """Rows as tables: means over seeds, Markdown and HTML, published figures beside ours."""
 
-import html
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from latentalign.reports.html_pages import render_page
 
 Row = Mapping[str, Any]
 NOTHING = "–"
@@ -28,62 +29,19 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
 
-    def _cells(self) -> list[list[str]]:
-        return [[column.text(row) for column in self.columns] for row in self.rows]
-
     def markdown(self) -> str:
         """As Markdown, caption first."""
         heads = [column.head for column in self.columns]
         marks = ["--:" if column.is_number else ":--" for column in self.columns]
-        lines = [_line(heads), _line(marks), *(_line(_escaped(cells)) for cells in self._cells())]
+        cells = [[column.text(row) for column in self.columns] for row in self.rows]
+        lines = [_line(heads), _line(marks), *map(_line, cells)]
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"**{self.caption}**\n\n" + "\n".join(lines) + "\n" + notes
 
-    def html(self) -> str:
-        """As an HTML table."""
-        heads = "".join(f"<th>{html.escape(column.head)}</th>" for column in self.columns)
-        body = []
-        for cells in self._cells():
-            kinds = ("number" if column.is_number else "name" for column in self.columns)
-            body.append(
-                "".join(
-                    f'<td class="{kind}">{html.escape(cell)}</td>'
-                    for kind, cell in zip(kinds, cells, strict=True)
-                )
-            )
-        rows = "\n".join(f"<tr>{cells}</tr>" for cells in body)
-        notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in self.notes)
-        caption = html.escape(self.caption)
-        return (
-            f"<table>\n<caption>{caption}</caption>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n"
-            f"</table>\n{notes}"
-        )
 
-
-_STYLE = """
-body { font: 16px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1.5rem 0; }
-caption { text-align: left; font-weight: 600; padding-bottom: .5rem; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: left; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
-img { max-width: 100%; }
-@media (prefers-color-scheme: dark) { body { background: #181a1b; color: #e8e6e3; } img { background: #fff; } }
-"""
-
-
-def html_page(title: str, tables: Iterable[Table], pictures: Sequence[str] = ()) -> str:
+def html_page(title: str, tables: Sequence[Table], pictures: Sequence[str] = ()) -> str:
     """A page of its own with tables and pictures (file names beside the page)."""
-    images = "".join(
-        f'<p><img src="{html.escape(name)}" alt="{html.escape(name)}"></p>\n' for name in pictures
-    )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{html.escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n"
-        + "".join(table.html() for table in tables)
-        + images
-        + "</body>\n</html>\n"
-    )
+    return render_page("study", title=title, tables=tables, pictures=pictures)
 
 
 def summarise(rows: Iterable[Row], keys: Sequence[str], measures: Sequence[str]) -> list[dict[str, Any]]:
@@ -141,8 +99,4 @@ def name_column(head: str, key: str) -> Column:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _escaped(cells: Iterable[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in cells]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
