@@ -1,5 +1,6 @@
 """The fast mixture of the search against the predictors' own log-probabilities."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -8,10 +9,11 @@ import torch
 from latentalign.alignment import softmax_head
 from latentalign.alignment.registry import parse_inference
 from latentalign.translation import mixture
-from latentalign.translation.dataset import pad
+from latentalign.translation.dataset import make_batch, pad
 from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.search import Scores, SearchOptions, Standing, beam_search
+from latentalign.translation.search import BeamStatus, Scores, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END, NEVER, START
+from latentalign.translation.translate import Translator
 from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
 
 ASSETS = tiny_assets()
@@ -26,7 +28,7 @@ class SlowDecoder:
     start_token: int = START
     end_token: int = END
 
-    def step(self, memory, state, tokens, standing):
+    def step(self, memory, state, tokens, beam):
         prior, queries, state = self.model.step(memory, state, tokens)
         log_probs = self.predictor.log_probs(prior, self.model.likelihood(memory, queries))
         log_probs[..., NEVER] = -torch.inf
@@ -55,11 +57,9 @@ def test_nothing_left_out_is_the_predictor(inference):
     with torch.no_grad():
         memory = model.encode(tokens, mask)
         words = torch.full((len(tokens), 1), START)
-        standing = Standing(torch.zeros(len(tokens), 1), 10, torch.zeros(len(tokens), dtype=torch.bool))
-        fast, _ = PredictiveDecoder(model, predictor, tolerance=0.0).step(
-            memory, memory.start, words, standing
-        )
-        slow, _ = SlowDecoder(model, predictor).step(memory, memory.start, words, standing)
+        beam = BeamStatus(torch.zeros(len(tokens), 1), 10, torch.zeros(len(tokens), dtype=torch.bool))
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=0.0).step(memory, memory.start, words, beam)
+        slow, _ = SlowDecoder(model, predictor).step(memory, memory.start, words, beam)
     found = log_probs(fast)
     # the slow one keeps log 0 finite
     expected = slow.values.clamp_min(-600)
@@ -85,18 +85,18 @@ def blocks(request, monkeypatch):
     """Everything at once, or a few pairs and two sentences at a time."""
     if request.param:
         monkeypatch.setattr(softmax_head, "BLOCK_ELEMENTS", 1)
-        monkeypatch.setattr(mixture, "ALIKE", 2)
+        monkeypatch.setattr(mixture, "BOUNDED_TOGETHER", 2)
 
 
 @pytest.fixture(params=[(24, 0.25), (24, 1.0), (6, 0.25), (6, 1.0)], ids=str)
-def contenders(request, monkeypatch):
-    """Many or few words followed, many or few positions looked at without asking."""
-    monkeypatch.setattr(mixture, "CONTENDERS", request.param[0])
-    monkeypatch.setattr(mixture, "AT_ONCE", request.param[1])
+def candidates(request, monkeypatch):
+    """Many or few candidates, many or few positions evaluated at first."""
+    monkeypatch.setattr(mixture, "CANDIDATES", request.param[0])
+    monkeypatch.setattr(mixture, "LIKELY", request.param[1])
 
 
 def one_step(model, seed):
-    """Memory, state, tokens and standing of four hypotheses of every sentence."""
+    """Memory, state, tokens and beam of four hypotheses of every sentence."""
     tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -105,49 +105,47 @@ def one_step(model, seed):
     words = torch.randint(4, len(ASSETS.target), (len(tokens), 4), generator=generator)
     alive = -torch.rand(len(tokens), 4, generator=generator).double() * 8
     alive[0, 1] = -torch.inf  # one that does not exist
-    return memory, state, words, Standing(alive, 4, torch.zeros(len(tokens), dtype=torch.bool))
+    return memory, state, words, BeamStatus(alive, 4, torch.zeros(len(tokens), dtype=torch.bool))
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-6])
 def test_a_hypothesis_far_behind_keeps_its_probabilities(tolerance):
     model, predictor = tiny_model(ASSETS), parse_inference("exact")
-    memory, state, words, standing = one_step(model, 0)
-    standing.alive[:, 1], standing.alive[:, 2] = -200.0, -torch.inf
-    standing.last[:] = True  # so that every end counts
+    memory, state, words, beam = one_step(model, 0)
+    beam.log_probs[:, 1], beam.log_probs[:, 2] = -200.0, -torch.inf
+    beam.only_end[:] = True  # so that every end counts
     with torch.no_grad():
-        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(
-            memory, state, words, standing
-        )
-        slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(memory, state, words, beam)
+        slow, _ = SlowDecoder(model, predictor).step(memory, state, words, beam)
     assert log_probs(fast)[..., END] == pytest.approx(slow.values[..., END], abs=1e-5)
 
 
-@pytest.mark.usefixtures("blocks", "contenders")
-@pytest.mark.parametrize("ceilings", [True, False])
+@pytest.mark.usefixtures("blocks", "candidates")
+@pytest.mark.parametrize("bounds", [True, False])
 @pytest.mark.parametrize("inference", ["exact", "kmax:4"])
-def test_the_tolerance_bounds_the_error_of_every_step(inference, ceilings, monkeypatch):
+def test_the_tolerance_bounds_the_error_of_every_step(inference, bounds, monkeypatch):
     predictor, tolerance, saved, errors = parse_inference(inference), 0.05, [], []
     for seed in range(8):
         model = tiny_model(ASSETS, scale=[1.5, 4.0, 8.0, 16.0][seed % 4])
-        if not ceilings:
+        if not bounds:
             monkeypatch.setattr(mixture, "SoftmaxHead", type(None))  # no head has them
-        memory, state, words, standing = one_step(model, seed)
+        memory, state, words, beam = one_step(model, seed)
         with torch.no_grad():
             fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(
-                memory, state, words, standing
+                memory, state, words, beam
             )
-            slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
-        exact = (slow.values + standing.alive[:, :, None]).flatten(1)
-        found = (log_probs(fast) + standing.alive[:, :, None]).flatten(1)
-        ends = exact.view(*standing.alive.shape, -1)[..., END]
-        bar = exact.view(*standing.alive.shape, -1).index_fill(2, torch.tensor(END), -torch.inf)
-        bar = bar.flatten(1).topk(4).values[:, -1:]
+            slow, _ = SlowDecoder(model, predictor).step(memory, state, words, beam)
+        exact = (slow.values + beam.log_probs[:, :, None]).flatten(1)
+        found = (log_probs(fast) + beam.log_probs[:, :, None]).flatten(1)
+        ends = exact.view(*beam.log_probs.shape, -1)[..., END]
+        least = exact.view(*beam.log_probs.shape, -1).index_fill(2, torch.tensor(END), -torch.inf)
+        least = least.flatten(1).topk(4).values[:, -1:]
         # the best four besides the end are the same and have their probabilities, and so have ends among them
-        enters = (exact >= bar).view(*standing.alive.shape, -1)
-        enters[..., END] = ends >= bar
+        enters = (exact >= least).view(*beam.log_probs.shape, -1)
+        enters[..., END] = ends >= least
         error = (exact - found).view(enters.shape)[enters].abs()
         assert error.max() <= tolerance + 1e-6
-        assert (found.view(enters.shape) <= bar[..., None] + tolerance)[~enters].all()
+        assert (found.view(enters.shape) <= least[..., None] + tolerance)[~enters].all()
         errors.append(error.max())
         saved.append((exact - found).nan_to_num(0.0).abs().max())
     assert max(saved) > tolerance  # elsewhere work was saved
@@ -155,28 +153,28 @@ def test_the_tolerance_bounds_the_error_of_every_step(inference, ceilings, monke
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_word_that_nobody_followed_is_looked_for(again, monkeypatch):
-    look, looks = mixture._Sums.look, []
+def test_a_word_that_is_no_candidate_is_found(again, monkeypatch):
+    evaluate, counts = mixture._PartialSums.evaluate, []
 
-    def counted(sums, wanted):
-        looks.append(int(wanted.sum()))
-        if again or len(looks) < 3:  # at once, where it matters, after a surprise
-            look(sums, wanted)
+    def counted(sums, where):
+        counts.append(int(where.sum()))
+        if again or len(counts) < 3:  # the likely ones, the needed ones, where a word was missed
+            evaluate(sums, where)
 
-    monkeypatch.setattr(mixture, "CONTENDERS", 6)
-    monkeypatch.setattr(mixture, "AT_ONCE", 1.0)
-    monkeypatch.setattr(mixture._Sums, "look", counted)
+    monkeypatch.setattr(mixture, "CANDIDATES", 6)
+    monkeypatch.setattr(mixture, "LIKELY", 1.0)
+    monkeypatch.setattr(mixture._PartialSums, "evaluate", counted)
     worst = 0.0
     for seed in range(40):
-        looks.clear()
+        counts.clear()
         model, predictor = tiny_model(ASSETS, scale=16.0), parse_inference("exact")
-        memory, state, words, standing = one_step(model, seed)
+        memory, state, words, beam = one_step(model, seed)
         with torch.no_grad():
-            fast, _ = PredictiveDecoder(model, predictor, tolerance=0.05).step(memory, state, words, standing)
-            slow, _ = SlowDecoder(model, predictor).step(memory, state, words, standing)
-        if looks[2]:
-            exact = slow.values + standing.alive[:, :, None]
-            error = exact - log_probs(fast) - standing.alive[:, :, None]
+            fast, _ = PredictiveDecoder(model, predictor, tolerance=0.05).step(memory, state, words, beam)
+            slow, _ = SlowDecoder(model, predictor).step(memory, state, words, beam)
+        if counts[2]:
+            exact = slow.values + beam.log_probs[:, :, None]
+            error = exact - log_probs(fast) - beam.log_probs[:, :, None]
             best = exact.index_fill(2, torch.tensor(END), -torch.inf).flatten(1).topk(4).indices
             worst = max(worst, float(error.flatten(1).gather(1, best).abs().max()))
     # without it a word would be missed
@@ -187,12 +185,11 @@ def test_work_is_saved(monkeypatch):
     model, predictor = tiny_model(ASSETS), parse_inference("exact")
     with torch.no_grad():
         model.score.energy.weight.mul_(8)  # a prior that has made up its mind
-    rows = []
-    weighted = mixture._Sums._weighted
+    rows, head = [], softmax_head.SoftmaxHead.__call__
     monkeypatch.setattr(
-        mixture._Sums,
-        "_weighted",
-        lambda sums, row, pairs, **rest: rows.append(len(row)) or weighted(sums, row, pairs, **rest),
+        softmax_head.SoftmaxHead,
+        "__call__",
+        lambda self, values, queries: rows.append(len(values)) or head(self, values, queries),
     )
     options = {"beam": 5, "max_length_factor": 0.5}
     search(model, PredictiveDecoder(model, predictor, tolerance=0.0), **options)
@@ -218,9 +215,43 @@ def test_samples_are_mixed_by_their_counts():
     with torch.no_grad():
         memory = model.encode(tokens, mask)
         words = torch.full((len(tokens), 1), START)
-        standing = Standing(torch.zeros(len(tokens), 1), 3, torch.zeros(len(tokens), dtype=torch.bool))
+        beam = BeamStatus(torch.zeros(len(tokens), 1), 3, torch.zeros(len(tokens), dtype=torch.bool))
         decoder = PredictiveDecoder(model, predictor, generator, tolerance=0.0)
-        found, _ = decoder.step(memory, memory.start, words, standing)
-        slow, _ = SlowDecoder(model, parse_inference("exact")).step(memory, memory.start, words, standing)
+        found, _ = decoder.step(memory, memory.start, words, beam)
+        slow, _ = SlowDecoder(model, parse_inference("exact")).step(memory, memory.start, words, beam)
     assert found.values.sum(-1) == pytest.approx(torch.ones(len(tokens), 1).double(), abs=0.05)
     assert found.values == pytest.approx(slow.values.exp(), abs=0.03)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "autocast", "other default"])
+@pytest.mark.parametrize("inference", ["exact", "kmax:3", "sample:5", "soft"])
+def test_a_search_reports_what_the_model_says_in_any_precision(precision, inference):
+    predictor = parse_inference(inference)
+    model = tiny_model(ASSETS, scale=2.0, input_feeding=True).float()
+    asked = tiny_model(ASSETS, scale=2.0, input_feeding=True).float()
+    translator = Translator(
+        asked.bfloat16() if precision == "bfloat16" else asked,
+        ASSETS,
+        predictor=predictor,
+        options=SearchOptions(beam=3, max_length_factor=0.5),
+    )
+    with ExitStack() as stack:
+        if precision == "autocast":
+            stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+        if precision == "other default":
+            torch.set_default_dtype(torch.float64)
+            stack.callback(torch.set_default_dtype, torch.float32)
+        found = translator.translate(SENTENCES, alignments=True)
+    if inference.startswith("sample"):  # other samples: only that it ends
+        assert all(rows[0].log_prob < 0 for rows in found)
+        return
+    pieces = [list(rows[0].pieces) for rows in found]
+    batch = make_batch(
+        [ASSETS.encode_source(sentence)[0] for sentence in SENTENCES], [[*row, END] for row in pieces]
+    )
+    with torch.no_grad():
+        problem = model.problem(batch)
+        expected = (predictor.score(problem.prior, problem.likelihood) * problem.weights).sum(1)
+    # bfloat16 has 8 bits; a sum over some thirty steps
+    close = 1e-4 if precision == "other default" else 0.1
+    assert [rows[0].log_prob for rows in found] == pytest.approx(expected.tolist(), rel=close, abs=close)

@@ -45,7 +45,7 @@ class Trigrams:
         self.as_probs = as_probs
         self.rows = []
 
-    def step(self, memory, state, tokens, standing):
+    def step(self, memory, state, tokens, beam):
         sentences, width = tokens.shape
         state = state.table.view(sentences, width, 2)
         state = torch.stack([state[..., 1], tokens], dim=-1)

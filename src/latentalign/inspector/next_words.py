@@ -11,7 +11,7 @@ from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
 from latentalign.training.run.loading import Run
 from latentalign.translation.align import word_probs
 from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.search import Standing
+from latentalign.translation.search import BeamStatus
 from latentalign.translation.tokenizer import END, START, Tokenizer
 
 
@@ -64,8 +64,8 @@ def next_words(
 
 def _probs(decoder: PredictiveDecoder, memory: Any, state: Any, token: Tensor) -> Tensor:
     """p(next piece) as the search sees it: [V]."""
-    standing = Standing(torch.zeros(1, 1), places=1, last=torch.zeros(1, dtype=torch.bool))
-    scores, _ = decoder.step(memory, state, token, standing)
+    beam = BeamStatus(torch.zeros(1, 1), places=1, only_end=torch.zeros(1, dtype=torch.bool))
+    scores, _ = decoder.step(memory, state, token, beam)
     values = scores.values[0, 0]
     return scores.log_probs(torch.zeros(len(values), dtype=torch.long), values).double().exp()
 

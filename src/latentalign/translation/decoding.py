@@ -9,10 +9,10 @@ from torch import Tensor
 from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
-from latentalign.translation.mixture import mix
+from latentalign.translation.mixture import mix_everywhere, mix_where_needed
 from latentalign.translation.model import Memory, TranslationModel
 from latentalign.translation.recurrent import DecoderState
-from latentalign.translation.search import Scores, Standing
+from latentalign.translation.search import BeamStatus, Scores
 from latentalign.translation.tokenizer import END, NEVER, START
 
 
@@ -23,12 +23,12 @@ class PredictiveDecoder:
     model: TranslationModel
     predictor: Predictor
     generator: torch.Generator | None = None
-    tolerance: float = 2e-3  # nats a step, at most; 0 looks at every position of every hypothesis
+    tolerance: float = 2e-3  # nats a step, at most; 0 evaluates every position of every hypothesis
     start_token: int = START
     end_token: int = END
 
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Tensor, standing: Standing
+        self, memory: Memory, state: DecoderState, tokens: Tensor, beam: BeamStatus
     ) -> tuple[Scores, DecoderState]:
         """Scores of what follows `tokens` [A,W]; padding and the start mark never do."""
         prior, queries, state = self.model.step(memory, state, tokens)
@@ -42,7 +42,11 @@ class PredictiveDecoder:
             return Scores(logits, normalizer), state
         weighted = positions(self.predictor, prior, self.generator)
         if weighted is not None:
-            scores = mix(likelihood, *weighted, standing, end_token=self.end_token, tolerance=self.tolerance)
+            if self.tolerance <= 0:
+                return mix_everywhere(likelihood, *weighted, beam), state
+            scores = mix_where_needed(
+                likelihood, *weighted, beam, end_token=self.end_token, tolerance=self.tolerance
+            )
             return scores, state
         log_probs = self.predictor.log_probs(prior, likelihood, generator=self.generator)  # [A,W,V]
         log_probs[..., NEVER] = -torch.inf
@@ -52,7 +56,7 @@ class PredictiveDecoder:
 def _logits(likelihood: ContextLikelihood, context: Tensor, query: Tensor) -> Tensor:
     logits = likelihood.head(context, query)
     assert isinstance(logits, Tensor)
-    return logits
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 @singledispatch

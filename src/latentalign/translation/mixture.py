@@ -1,11 +1,22 @@
-"""Σ_i p_i f_i for the hypotheses of a beam, at the price of the few positions that can matter to it.
+"""Σ_i p_i f_i for every hypothesis of a beam and every word that may come next.
 
-f costs one product with the vocabulary for every position i. But a beam has few places, and few words can take one. For
-those words the f of every position has a ceiling that costs next to nothing (a softmax over them alone). A position is
-looked at only where the ceilings allow it to change a continuation that may enter the beam by more than `tolerance`
-nats.
+`mix_everywhere` evaluates f at every position: slow and obvious. `mix_where_needed` evaluates few of them and promises:
 
-All probabilities here are those of whole hypotheses, over that of their sentence's best: p_i is multiplied by it first.
+    In every sentence, a continuation that belongs in the beam has its log-probability to `tolerance` nats, and no other
+    one comes out more than `tolerance` above the last that belongs.
+
+To belong is to be among the `places` likeliest continuations besides the end of sentence, or an end at least as likely
+as the last of them.
+
+How it is done. One position's f costs a product with the whole vocabulary, but a softmax over a few candidate words
+is an upper bound of their f and costs next to nothing. What has been summed of a continuation only grows, so the sum of
+the `places`-th best one is a threshold for everything that belongs in the end.
+1. Evaluate the likeliest positions of every hypothesis. The best words so far are the candidates.
+2. Leave out positions that, by their upper bounds, change no candidate above the threshold by more than the tolerance.
+   Evaluate the others. Add half of the bounds of what was left out as an estimate: it is wrong by half at most.
+3. A word that is no candidate may still belong where much probability was left out: evaluate all positions there.
+
+All probabilities here are those of whole hypotheses, over that of the best hypothesis of the same sentence.
 """
 
 from dataclasses import dataclass
@@ -15,74 +26,102 @@ from torch import Tensor
 
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.softmax_head import SoftmaxHead, blocks
-from latentalign.translation.search import Scores, Standing
+from latentalign.translation.search import BeamStatus, Scores
 from latentalign.translation.tokenizer import NEVER
 
-CONTENDERS = 24  # words of a sentence that are followed closely
-GUESS = 0.5  # of its ceiling that a probability is taken for: then it is wrong by half of the ceiling at most
-AT_ONCE = 0.25  # of the likeliest position's weight: who has as much is looked at without asking
-ALIKE = 32  # sentences whose ceilings are computed together
-# nats: a hypothesis further behind counts as no further, since probabilities must not vanish
-FAR_BEHIND = -60.0
+CANDIDATES = 24  # words of a sentence whose sums are bounded
+ESTIMATE = 0.5  # of an upper bound: the error is then at most half of the bound
+LIKELY = (
+    0.25  # of the likeliest position's probability: positions with as much are evaluated in the first step
+)
+BOUNDED_TOGETHER = 32  # sentences whose upper bounds are computed at once
+# nats: a hypothesis further behind the best counts as no further, since its probability must not vanish
+FURTHEST_BEHIND = -60.0
 
 
-def mix(
+def mix_everywhere(
+    likelihood: ContextLikelihood, weights: Tensor, positions: Tensor, beam: BeamStatus
+) -> Scores:
+    """Σ_i p_i f_i for weights and positions [A,W,K]; 0 for tokens that never come."""
+    behind = _behind_the_best(beam)
+    example, hypothesis = _grid(weights)
+    total = weights.new_zeros(*weights.shape[:2], likelihood.width)
+    for k in range(weights.shape[2]):
+        f = likelihood.log_probs_pairs(example, hypothesis, positions[..., k].flatten()).exp()  # [A·W,V]
+        total += f.view_as(total) * (weights[..., k] * behind.exp())[..., None]
+    total[..., NEVER] = 0.0
+    return Scores(total, behind, probabilities=True)
+
+
+def mix_where_needed(
     likelihood: ContextLikelihood,
     weights: Tensor,
     positions: Tensor,
-    standing: Standing,
+    beam: BeamStatus,
     *,
     end_token: int,
     tolerance: float,
 ) -> Scores:
-    """Σ_i p_i f_i for weights and positions [A,W,K], likeliest first; 0 for tokens that never come."""
-    behind = (standing.alive - standing.alive.amax(1, keepdim=True)).clamp_min(FAR_BEHIND)  # [A,W]
-    sums = _Sums.start(likelihood, weights * behind.exp()[..., None], positions)
-    if tolerance <= 0:
-        sums.look(sums.unseen > 0)
-    elif weights.shape[-1] > 1:
-        sums.look(sums.unseen >= AT_ONCE * sums.weights[..., :1])
-        _race(sums, standing, end_token, tolerance)
+    """The same for weights that fall from left to right, to `tolerance` nats wherever the beam may be changed."""
+    behind = _behind_the_best(beam)
+    sums = _PartialSums.begin(likelihood, weights * behind.exp()[..., None], positions)
+    if weights.shape[-1] > 1:
+        sums.evaluate(sums.left >= LIKELY * sums.weights[..., :1])
+        candidates = _Candidates.find(sums, beam, end_token)
+        needed, left_out = candidates.needed(sums, tolerance)
+        sums.evaluate(needed)
+        _finish(sums, candidates, beam, left_out, needed.any(-1, keepdim=True), tolerance)
     return Scores(sums.total, behind, probabilities=True)
 
 
+def _behind_the_best(beam: BeamStatus) -> Tensor:
+    """Log-probability of every hypothesis over that of its sentence's best: [A,W]."""
+    return (beam.log_probs - beam.log_probs.amax(1, keepdim=True)).clamp_min(FURTHEST_BEHIND)
+
+
+def _grid(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The sentence and the hypothesis of every flat row of [A,W]."""
+    rows = torch.arange(weights.shape[0] * weights.shape[1], device=weights.device)
+    return rows // weights.shape[1], rows % weights.shape[1]
+
+
 @dataclass
-class _Sums:
-    """The sums of one step, as far as they have been looked at."""
+class _PartialSums:
+    """Σ p f over the positions that have been evaluated."""
 
     likelihood: ContextLikelihood
     positions: Tensor  # [A,W,K]
     weights: Tensor  # [A,W,K]
-    unseen: Tensor  # [A,W,K] the same, 0 where a position has been looked at
+    left: Tensor  # [A,W,K] the weights of positions that have not been evaluated, 0 elsewhere
     total: Tensor  # [A,W,V]
 
     @classmethod
-    def start(cls, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor) -> "_Sums":
-        """The likeliest position of every hypothesis."""
+    def begin(cls, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor) -> "_PartialSums":
+        """With the first position of every hypothesis."""
         total = weights.new_empty(*weights.shape[:2], likelihood.width)
         sums = cls(likelihood, positions, weights, weights.clone(), total)
-        sums.unseen[..., 0] = 0.0
+        sums.left[..., 0] = 0.0
         flat = total.flatten(0, 1)
         rows = torch.arange(len(flat), device=weights.device)
         for block in blocks(*flat.shape):
-            sums._weighted(rows[block], rows[block] * weights.shape[2], out=flat[block])
+            sums._weighted_probs(rows[block], rows[block] * weights.shape[2], out=flat[block])
         total[..., NEVER] = 0.0
         return sums
 
-    def look(self, wanted: Tensor) -> None:
-        """Add p_i f_i where wanted [A,W,K], unless that has been done."""
-        wanted = wanted & (self.unseen > 0)
-        pairs = wanted.flatten().nonzero().squeeze(1)
+    def evaluate(self, where: Tensor) -> None:
+        """Add p f of these positions [A,W,K], each once."""
+        where = where & (self.left > 0)
+        pairs = where.flatten().nonzero().squeeze(1)
         if len(pairs) == 0:
             return
         flat = self.total.flatten(0, 1)
         for block in blocks(len(pairs), flat.shape[1]):
-            rows = pairs[block] // wanted.shape[-1]
-            flat.index_add_(0, rows, self._weighted(rows, pairs[block]))
+            rows = pairs[block] // where.shape[-1]
+            flat.index_add_(0, rows, self._weighted_probs(rows, pairs[block]))
         self.total[..., NEVER] = 0.0
-        self.unseen.masked_fill_(wanted, 0.0)
+        self.left.masked_fill_(where, 0.0)
 
-    def _weighted(self, rows: Tensor, pairs: Tensor, out: Tensor | None = None) -> Tensor:
+    def _weighted_probs(self, rows: Tensor, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """p f [n,V] of pairs of the flat [A,W,K], given the flat row [A,W] of each."""
         values, queries = self.likelihood.values, self.likelihood.queries
         place = rows // queries.shape[1] * values.shape[1] + self.positions.flatten()[pairs]
@@ -90,11 +129,12 @@ class _Sums:
             values.flatten(0, 1).index_select(0, place), queries.flatten(0, 1).index_select(0, rows)
         )
         assert isinstance(logits, Tensor)
+        logits = logits.to(self.weights.dtype)  # a model of low precision is summed in more
         probs = torch.softmax(logits, dim=1, out=logits if out is None else out)
         return probs.mul_(self.weights.flatten()[pairs][:, None])
 
-    def ceilings(self, pairs: Tensor, words: Tensor) -> Tensor:
-        """At least the f of words [A,C] of their sentences at pairs [n] of the flat [A,W,K], in their order: [n,C]."""
+    def upper_bounds(self, pairs: Tensor, words: Tensor) -> Tensor:
+        """Upper bounds of f for words [A,C] of their sentences at pairs [n] of the flat [A,W,K], in order: [n,C]."""
         f = self.likelihood
         if not isinstance(f.head, SoftmaxHead):
             return self.total.new_ones(len(pairs), words.shape[1])
@@ -103,8 +143,8 @@ class _Sums:
         before = counts.cumsum(0) - counts
         counts, order = counts.sort()
         found = self.total.new_empty(len(pairs), words.shape[1])
-        # sentences of about as many pairs together; who has less than the others repeats its last
-        for count, some in zip(counts.split(ALIKE), order.split(ALIKE), strict=True):
+        # sentences with about as many pairs together; one that has fewer than the others repeats its last
+        for count, some in zip(counts.split(BOUNDED_TOGETHER), order.split(BOUNDED_TOGETHER), strict=True):
             if not bool(count[-1]):
                 continue
             count, some = count[count > 0], some[count > 0]
@@ -112,90 +152,95 @@ class _Sums:
             index = before[some, None] + torch.arange(int(count[-1]), device=last.device).minimum(last)
             chosen = pairs[index]
             rows = self.positions.flatten()[chosen], chosen % each // self.weights.shape[2]
-            found[index] = f.head.among(f.values[some], f.queries[some], rows, words[some])
+            bounds = f.head.among(f.values[some], f.queries[some], rows, words[some])
+            found[index] = bounds.to(found.dtype)
         return found.exp_()
 
 
-def _race(sums: _Sums, standing: Standing, end_token: int, tolerance: float) -> None:
-    """Look wherever it may matter to the beam, and guess what else the words in front would have got."""
-    front = _Front.of(sums, standing, end_token)
-    wanted, dropped = front.wanted(sums, tolerance)
-    sums.look(wanted)
-
-    after = sums.total.gather(2, front.places)
-    sums.total.scatter_(2, front.places, 0.0)
-    other = sums.total.amax(-1, keepdim=True)  # [A,W,1] of the words that were not followed
-    left = _remaining(sums.unseen)  # [A,W,K]
-    bar = _bar(after, standing)  # [A,1,1]
-    # a word that was not followed may enter: look wherever that may be
-    surprised = wanted.any(-1, keepdim=True) & (other + left[..., :1] > bar)  # [A,W,1]
-    sums.total.scatter_(2, front.places, after.add_(dropped.masked_fill_(surprised, 0.0), alpha=GUESS))
-    sums.look(surprised & (left > tolerance * bar))
-
-
 @dataclass(frozen=True)
-class _Front:
-    """The words that may enter the beam, as far as the sums have been seen.
+class _Candidates:
+    """The likeliest words of every sentence after the first evaluations, and what has been summed of them."""
 
-    What is seen of them only grows, so whatever is W-th best of a sentence now is a bar for everything that enters its
-    beam in the end.
-    """
-
-    best: Tensor  # [A,W,1] what is seen of a hypothesis' best word
-    words: Tensor  # [A,C] the words that are followed, the end last
-    before: Tensor  # [A,W,C] what is seen of them
-    bar: Tensor  # [A,1,1]
-    others: Tensor  # [A,1,1] what is seen of any other word, at most
+    words: Tensor  # [A,C], the end last
+    summed: Tensor  # [A,W,C]
+    best: Tensor  # [A,W,1] the largest sum of a hypothesis
+    threshold: Tensor  # [A,1,1] the least that a continuation needs to belong in the beam
+    others: Tensor  # [A,1,1] the largest sum of a word that is no candidate
 
     @classmethod
-    def of(cls, sums: _Sums, standing: Standing, end_token: int) -> "_Front":
+    def find(cls, sums: _PartialSums, beam: BeamStatus, end_token: int) -> "_Candidates":
         best, of_word = sums.total.amax(-1, keepdim=True), sums.total.amax(1)  # [A,W,1], [A,V]
         of_word[:, end_token] = 0.0  # it takes no place in the beam
-        top, words = of_word.topk(min(CONTENDERS, of_word.shape[1]))
+        top, words = of_word.topk(min(CANDIDATES, of_word.shape[1]))
         words = torch.cat([words, torch.full_like(words[:, :1], end_token)], dim=1)
-        before = sums.total.gather(2, words[:, None].expand(-1, best.shape[1], -1))
-        return cls(best, words, before, _bar(before, standing), top[:, -1, None, None])
+        summed = sums.total.gather(2, words[:, None].expand(-1, best.shape[1], -1))
+        return cls(words, summed, best, _threshold(summed, beam), top[:, -1, None, None])
 
     @property
-    def places(self) -> Tensor:
-        """[A,W,C] where the words are in the sums."""
-        return self.words[:, None].expand_as(self.before)
+    def columns(self) -> Tensor:
+        """[A,W,C] where the candidates are in the sums."""
+        return self.words[:, None].expand_as(self.summed)
 
-    def wanted(self, sums: _Sums, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Which positions have to be looked at [A,W,K], and what the others give the words at most [A,W,C]."""
-        seen, unseen = self.before, sums.unseen
-        # weights fall from left to right: nobody asks for the last, as long as they take half of the tolerance at most,
-        # nor for any of a hypothesis that cannot enter with all of them
-        left = _remaining(unseen)
-        asked = (left > tolerance / 2 * self.bar) & (self.best + left[..., :1] > self.bar) & (unseen > 0)
-        rest = unseen.masked_fill(asked, 0.0).sum(-1, keepdim=True)  # [A,W,1]
-        pairs = asked.flatten().nonzero().squeeze(1)  # [n]
-        rows = pairs // asked.shape[-1]
+    def needed(self, sums: _PartialSums, tolerance: float) -> tuple[Tensor, Tensor]:
+        """Positions to evaluate [A,W,K], and upper bounds of what the candidates lose by the others [A,W,C]."""
+        summed, left = self.summed, sums.left
+        # Weights fall from left to right. The last ones need no bound while they take at most half of the
+        # tolerance together; nor does a hypothesis that cannot belong even with all that is left.
+        remaining = _remaining(left)
+        unsure = (
+            (remaining > tolerance / 2 * self.threshold)
+            & (self.best + remaining[..., :1] > self.threshold)
+            & (left > 0)
+        )
+        rest = left.masked_fill(unsure, 0.0).sum(-1, keepdim=True)  # [A,W,1]
+        pairs = unsure.flatten().nonzero().squeeze(1)  # [n]
+        rows = pairs // unsure.shape[-1]
 
-        most = sums.ceilings(pairs, self.words).mul_(unseen.flatten()[pairs, None])  # [n,C]
-        needed = torch.maximum(seen, self.bar).clamp_min(torch.finfo(seen.dtype).tiny)
-        # of what would enter only
-        weight = needed.reciprocal_().masked_fill_(seen + _per_row(seen, rows, most) <= self.bar, 0.0)
-        change = torch.zeros_like(unseen)  # [A,W,K] by each position, in nats
-        change.view(-1)[pairs] = (most * weight.flatten(0, 1)[rows]).amax(-1)
+        bounds = sums.upper_bounds(pairs, self.words).mul_(left.flatten()[pairs, None])  # [n,C]
+        scale = torch.maximum(summed, self.threshold).clamp_min(torch.finfo(summed.dtype).tiny).reciprocal_()
+        # only candidates that can belong count
+        scale.masked_fill_(summed + _per_row(summed, rows, bounds) <= self.threshold, 0.0)
+        change = torch.zeros_like(left)  # [A,W,K] by each position at most, in nats
+        change.view(-1)[pairs] = (bounds * scale.flatten(0, 1)[rows]).amax(-1)
         change, order = change.sort(dim=-1)
-        small = (1 - GUESS) * change.cumsum(-1) + rest / self.bar <= tolerance
-        dropped = asked & torch.zeros_like(small).scatter_(-1, order, small)
-        # nor may a word that is not followed enter by what is dropped
-        lost = _remaining(unseen.masked_fill(~dropped, 0.0)) + rest
-        dropped &= lost <= torch.maximum(self.bar - self.others, tolerance * self.bar)
-        guessed = dropped.flatten()[pairs].nonzero().squeeze(1)
-        return asked & ~dropped, _per_row(seen, rows[guessed], most[guessed])
+        small = (1 - ESTIMATE) * change.cumsum(-1) + rest / self.threshold <= tolerance
+        left_out = unsure & torch.zeros_like(small).scatter_(-1, order, small)
+        # nor may a word that is no candidate come to belong by what is left out
+        lost = _remaining(left.masked_fill(~left_out, 0.0)) + rest
+        left_out &= lost <= torch.maximum(self.threshold - self.others, tolerance * self.threshold)
+        estimated = left_out.flatten()[pairs].nonzero().squeeze(1)
+        return unsure & ~left_out, _per_row(summed, rows[estimated], bounds[estimated])
 
 
-def _bar(seen: Tensor, standing: Standing) -> Tensor:
-    """What a continuation needs to enter the beam at least [A,1,1], by what is seen of the best and the end [A,W,C]."""
-    candidates = seen[..., :-1].flatten(1)
-    if candidates.shape[1] < standing.places:
-        return candidates.new_zeros(len(candidates), 1, 1)  # room for everybody
-    bar = candidates.topk(standing.places).values[:, -1]
-    # where only the end is left, every hypothesis may take a place
-    return bar.masked_fill(standing.last, 0.0)[:, None, None]
+def _finish(
+    sums: _PartialSums,
+    candidates: _Candidates,
+    beam: BeamStatus,
+    left_out: Tensor,
+    changed: Tensor,
+    tolerance: float,
+) -> None:
+    """Add the estimates; evaluate everything of a hypothesis where a word that is no candidate may belong."""
+    columns = candidates.columns
+    summed = sums.total.gather(2, columns)
+    sums.total.scatter_(2, columns, 0.0)
+    other = sums.total.amax(-1, keepdim=True)  # [A,W,1]
+    remaining = _remaining(sums.left)  # [A,W,K]
+    threshold = _threshold(summed, beam)  # [A,1,1]
+    # where nothing was evaluated since, `needed` has made sure of it
+    missed = changed & (other + remaining[..., :1] > threshold)  # [A,W,1]
+    sums.total.scatter_(2, columns, summed.add_(left_out.masked_fill_(missed, 0.0), alpha=ESTIMATE))
+    sums.evaluate(missed & (remaining > tolerance * threshold))
+
+
+def _threshold(summed: Tensor, beam: BeamStatus) -> Tensor:
+    """The least that a continuation needs to belong in the beam [A,1,1], by the sums of candidates and end [A,W,C]."""
+    sums = summed[..., :-1].flatten(1)
+    if sums.shape[1] < beam.places:
+        return sums.new_zeros(len(sums), 1, 1)  # room for all
+    threshold = sums.topk(beam.places).values[:, -1]
+    # where only the end may follow, every hypothesis may belong
+    return threshold.masked_fill(beam.only_end, 0.0)[:, None, None]
 
 
 def _remaining(weights: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
 from latentalign.translation.dropout import Dropout
 from latentalign.translation.inference_network import InferenceNetwork
+from latentalign.translation.input_feeding import FedDecoder
 from latentalign.translation.latents import build_latent
 from latentalign.translation.recurrent import BidirectionalLstm, Decoder, DecoderState, final_states
 from latentalign.translation.tokenizer import PAD
@@ -130,7 +131,9 @@ class TranslationModel(nn.Module):
         queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
         scores = self.score.from_keys(queries, memory.keys)
         prior = self.latent(scores, queries, memory.values, memory.mask)
-        feed = None if state.feed is None else torch.bmm(prior.alignment_probs(), memory.states).flatten(0, 1)
+        feed = None
+        if state.feed is not None:
+            feed = torch.bmm(self.latent.attention(scores, memory.mask), memory.states).flatten(0, 1)
         return prior, self.query(queries), DecoderState(hidden, cell, feed)
 
     def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
@@ -161,13 +164,11 @@ class TranslationModel(nn.Module):
         if not self.config.input_feeding:
             outputs = self.dropout(self.decoder.all_steps(embedded, memory.start))
             return outputs, self.score.from_keys(outputs, memory.keys)
-        stepper = self.decoder.start_stepping(embedded)
-        layers, feed = stepper.start(memory.start), memory.start.feed
+        decoder, feed = FedDecoder(self.decoder, embedded, memory.start), memory.start.feed
         assert feed is not None
         outputs, scores = [], []
-        for number in range(words.shape[1]):
-            output, layers = stepper.step(number, feed, layers)
-            outputs.append(self.dropout(output)[:, None])  # [B,1,D]
+        for _ in range(words.shape[1]):
+            outputs.append(self.dropout(decoder.step(feed))[:, None])  # [B,1,D]
             scores.append(self.score.from_keys(outputs[-1], memory.keys))  # [B,1,S]
             feed = torch.bmm(self.latent.attention(scores[-1], memory.mask), memory.states).squeeze(1)
         return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)

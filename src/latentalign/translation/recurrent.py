@@ -1,11 +1,9 @@
 """LSTMs over padded batches: both directions for encoders, step by step or all at once for the decoder."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from latentalign.translation.dropout import dropout
 
@@ -22,6 +20,20 @@ def reverse(states: Tensor, index: Tensor | None) -> Tensor:
     if index is None:
         return states.flip(1)
     return states.gather(1, index[:, :, None].expand(-1, -1, states.shape[2]))
+
+
+def run_lstm(lstm: nn.Module, inputs: Tensor, state: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """Outputs [B,S,D] for inputs [B,S,E].
+
+    On a CPU autocast is left aside: many processors have no LSTM kernel of low precision, and torch then fails.
+    """
+    if inputs.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        outputs: Tensor = lstm(inputs, state)[0]
+        return outputs
+    with torch.autocast("cpu", enabled=False):
+        dtype = next(lstm.parameters()).dtype
+        known = None if state is None else (state[0].to(dtype), state[1].to(dtype))
+        return run_lstm(lstm, inputs.to(dtype), known)
 
 
 class BidirectionalLstm(nn.Module):
@@ -45,7 +57,8 @@ class BidirectionalLstm(nn.Module):
         for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if layer:
                 states = dropout(states, self.dropout, self.training)
-            states = torch.cat([ahead(states)[0], reverse(back(reverse(states, index))[0], index)], dim=-1)
+            backwards = reverse(run_lstm(back, reverse(states, index)), index)
+            states = torch.cat([run_lstm(ahead, states), backwards], dim=-1)
         return states
 
 
@@ -83,8 +96,7 @@ class Decoder(nn.Module):
 
     def all_steps(self, inputs: Tensor, state: DecoderState) -> Tensor:
         """Outputs [B,T,D] for inputs [B,T,E], without input feeding."""
-        outputs: Tensor = self.lstm(inputs, (state.hidden, state.cell))[0]
-        return outputs
+        return run_lstm(self.lstm, inputs, (state.hidden, state.cell))
 
     def one_step(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
         """The output [N,D] for inputs [N,·], and the new hidden and cell states [L,N,D].
@@ -97,91 +109,13 @@ class Decoder(nn.Module):
             if layer:
                 below = dropout(below, self.lstm.dropout, self.training)
             memory = (state.hidden[layer], state.cell[layer])
-            below, cell = torch.lstm_cell(below, memory, *_weights(self.lstm, layer))
+            below, cell = torch.lstm_cell(below, memory, *layer_weights(self.lstm, layer))
             hiddens.append(below)
             cells.append(cell)
         return below, torch.stack(hiddens), torch.stack(cells)
 
-    def start_stepping(self, inputs: Tensor) -> "Stepper":
-        """Prepare to run step by step: whatever does not wait for the step before is computed at once."""
-        return Stepper(self, inputs)
 
-
-def _weights(lstm: nn.LSTM, layer: int) -> list[Tensor]:
+def layer_weights(lstm: nn.LSTM, layer: int) -> list[Tensor]:
     """Weights and biases of a layer: of its inputs, of its own state, and the two biases."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     return [lstm.get_parameter(f"{name}_l{layer}") for name in names]
-
-
-class Stepper:
-    """The decoder with input feeding over given words: the loop holds only what has to wait.
-
-    What the words add to the gates is one product for all steps, and so is the gradient of the weights.
-    """
-
-    def __init__(self, decoder: Decoder, inputs: Tensor) -> None:
-        lstm = decoder.lstm
-        words = inputs.shape[-1]
-        self.dropout = lstm.dropout if lstm.training else 0.0
-        self.cells: list[_Cell] = []
-        for layer in range(lstm.num_layers):
-            inward, recurrent, *biases = _weights(lstm, layer)
-            bias = biases[0] + biases[1]
-            if layer == 0:  # its input is words, all known, and a context that is not
-                known, inward = inward[:, :words], inward[:, words:]
-                bias = F.linear(inputs, known, bias).transpose(0, 1)  # [T,B,4D]
-            gates = bias.expand(inputs.shape[1], inputs.shape[0], -1)  # [T,B,4D]
-            self.cells.append(_Cell(torch.cat([inward, recurrent], dim=1), gates))
-
-    def start(self, state: DecoderState) -> list[tuple[Tensor, Tensor]]:
-        """Hidden and cell state of every layer."""
-        return list(zip(state.hidden.unbind(0), state.cell.unbind(0), strict=True))
-
-    def step(
-        self, number: int, feed: Tensor, layers: list[tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """One step: the top output [B,D] and the new state of every layer."""
-        after: list[tuple[Tensor, Tensor]] = []
-        below = feed
-        for layer, (cell, state) in enumerate(zip(self.cells, layers, strict=True)):
-            if layer:
-                below = dropout(below, self.dropout, True)
-            after.append(cell.step(number, below, *state))
-            below = after[-1][0]
-        return below, after
-
-
-class _Cell:
-    """One layer over the steps of one batch."""
-
-    def __init__(self, weight: Tensor, gates: Tensor) -> None:
-        self._inputs: list[Tensor] = []
-        self._weight = weight.detach()
-        self._gates = _WithWeight.apply(gates, weight, self._inputs).unbind(0)  # type: ignore[no-untyped-call]
-
-    def step(self, number: int, below: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = torch.cat([below, hidden], dim=1)
-        if torch.is_grad_enabled():
-            self._inputs.append(inputs.detach())
-        gates = torch.addmm(self._gates[number], inputs, self._weight.t())
-        into, keep, new, out = gates.chunk(4, dim=1)
-        cell = torch.sigmoid(keep) * cell + torch.sigmoid(into) * torch.tanh(new)
-        return torch.sigmoid(out) * torch.tanh(cell), cell
-
-
-class _WithWeight(torch.autograd.Function):
-    """Give a recurrent weight its gradient in one product once all steps are through.
-
-    gates_t = given_t + W inputs_t: dL/dgates_t arrives here for every step t, and dL/dW = Σ_t dL/dgates_t
-    inputs_tᵀ. Left to autograd, every step would write and add a gradient as large as W.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, gates: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
-        ctx.inputs = inputs  # filled while the steps run
-        return gates.view_as(gates)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        inputs = torch.cat(ctx.inputs)  # [T·B,·]
-        return gradient, gradient.reshape(inputs.shape[0], -1).t() @ inputs, None

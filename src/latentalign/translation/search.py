@@ -21,7 +21,7 @@ from latentalign.errors import UserError
 
 WIDEST_BEAM = 1000  # memory and time grow with it: a typing mistake should not take the machine
 LARGEST_FACTOR = 100  # of the longest output over the length of its source
-BLOCK = 64  # columns whose maximum is taken first when looking for the best continuations
+BLOCK = 64  # columns whose maximum is taken first when the best continuations are searched
 
 
 class Selectable(Protocol):
@@ -41,21 +41,21 @@ class SearchModel(Protocol):
     @property
     def end_token(self) -> int: ...
 
-    def step(self, memory: Any, state: Any, tokens: Tensor, standing: "Standing") -> tuple["Scores", Any]:
+    def step(self, memory: Any, state: Any, tokens: Tensor, beam: "BeamStatus") -> tuple["Scores", Any]:
         """Feed `tokens` [A,W] (A sentences, W hypotheses each); score what follows.
 
-        A model may use `standing` to leave undone what cannot enter the beam: such scores may be too low.
+        Scores of continuations that cannot enter the beam may be too low: a model need not compute them well.
         """
         ...
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is at stake in a step."""
+class BeamStatus:
+    """The hypotheses that a step continues, and what they compete for."""
 
-    alive: Tensor  # [A,W] log-probability of every hypothesis, −inf for one that does not exist
-    places: int  # how many continuations of a sentence live on
-    last: Tensor  # [A] bool: only the end is left to choose
+    log_probs: Tensor  # [A,W] of every hypothesis so far, −inf for one that does not exist
+    places: int  # how many continuations of a sentence go on
+    only_end: Tensor  # [A] bool: the length limit is reached, only the end may follow
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,10 @@ class Hypothesis:
 
 @dataclass
 class _Beam:
-    """The living and the finished hypotheses of the sentences still searched (A of them)."""
+    """The living and the finished hypotheses of the sentences still searched (A of them).
+
+    Log-probabilities have single precision at least, whatever the model's: they are sums of many steps.
+    """
 
     sentence: Tensor  # [A] index in the batch
     source_length: Tensor  # [A]
@@ -153,11 +156,11 @@ class _Beam:
             sentence=torch.arange(count, device=device),
             source_length=source_length,
             limit=limit,
-            alive=torch.zeros(count, 1, device=device),
+            alive=torch.zeros(count, 1, dtype=torch.float32, device=device),
             history=torch.zeros(count, 1, longest + 1, dtype=torch.long, device=device),
             ended=torch.zeros(count, dtype=torch.long, device=device),
-            score=torch.full(pool, -torch.inf, device=device),
-            log_prob=torch.full(pool, -torch.inf, device=device),
+            score=torch.full(pool, -torch.inf, dtype=torch.float32, device=device),
+            log_prob=torch.full(pool, -torch.inf, dtype=torch.float32, device=device),
             length=torch.zeros(pool, dtype=torch.long, device=device),
             finished=torch.zeros(*pool, longest + 1, dtype=torch.long, device=device),
         )
@@ -183,8 +186,8 @@ def beam_search(
     tokens = torch.full_like(beam.history[:, :, 0], model.start_token)  # [A,1]
     results: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     for step in range(int(limits.max()) + 1):
-        standing = Standing(beam.alive, options.beam, beam.limit == step)
-        scores, state = model.step(memory, state, tokens, standing)
+        status = BeamStatus(beam.alive, options.beam, beam.limit == step)
+        scores, state = model.step(memory, state, tokens, status)
         beam, rows = _advance(beam, scores, step, end_token=model.end_token, options=options)
         done = _done(beam, step, options)
         if bool(done.any()):
@@ -242,15 +245,15 @@ def _finish(
 
 def _done(beam: _Beam, step: int, options: SearchOptions) -> Tensor:
     """Which sentences need no further step: [A]."""
-    # the best that a living hypothesis can still reach: no more log-probability lost, the smallest penalty,
-    # and the length that flatters it most
-    reachable = beam.alive.amax(1) - options.eos_penalty * beam.source_length / (beam.limit + 1)
-    flattery = torch.maximum(
-        options.normalizer(beam.limit.to(reachable.dtype)),
-        options.normalizer(torch.full_like(reachable, step + 1)),
+    # an upper bound of the score of what may still end: no more log-probability lost, the smallest penalty, and
+    # the larger divisor of the two extreme lengths (scores are negative, and the divisor is monotone in the length)
+    log_prob = beam.alive.amax(1) - options.eos_penalty * beam.source_length / (beam.limit + 1)
+    divisor = torch.maximum(
+        options.normalizer(beam.limit.to(log_prob.dtype)),
+        options.normalizer(torch.full_like(log_prob, step + 1)),
     )
-    hopeless = beam.score[:, options.n_best - 1] >= reachable / flattery
-    return (beam.ended >= options.beam) | hopeless | (beam.limit <= step)
+    beaten = beam.score[:, options.n_best - 1] >= log_prob / divisor
+    return (beam.ended >= options.beam) | beaten | (beam.limit <= step)
 
 
 def _collect(results: list[list[Hypothesis]], beam: _Beam) -> None:
@@ -274,7 +277,7 @@ def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tenso
     """The `count` best (hypothesis, token) pairs of each sentence: log-probability, hypothesis, token.
 
     The best `count` values lie in the `count` blocks of columns with the largest maxima, so only those
-    blocks are looked at closely and turned into log-probabilities.
+    blocks are sorted and turned into log-probabilities.
     """
     sentences, width, vocabulary = scores.values.shape
     blocks = -(-vocabulary // BLOCK)
