@@ -1,9 +1,11 @@
 """Text in, plain or gzipped; results out, whole or not at all."""
 
 import gzip
+import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -63,6 +65,21 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
     """Write a file whole or not at all."""
     with open_atomic(path, "wb" if isinstance(data, bytes) else "w") as stream:
         stream.write(data)
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON that every reader takes: a number that is not finite becomes null."""
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value
 
 
 def _umask() -> int:

@@ -63,6 +63,17 @@ def test_a_port_in_use_is_told(run):
 def test_mistakes_are_told(run, tmp_path):
     assert_mistake(latentalign("serve", tmp_path / "missing"), "no such run folder")
     assert_mistake(latentalign("serve", run, "--max-beam", 0), "beam: expected a limit above 0")
+    assert_mistake(latentalign("serve", run, "--time-limit", "inf"), "seconds: expected a limit above 0")
+
+
+@pytest.mark.parametrize("host", ["", " ", "a" * 300, "nowhere.invalid", "127.0.0.1:80"])
+def test_a_host_that_cannot_be_is_told(run, host):
+    assert_mistake(latentalign("serve", run, "--port", 0, "--host", host), "--host")
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_threads_that_cannot_be_are_told(run, threads):
+    assert_mistake(latentalign("serve", run, "--threads", threads), f"--threads {threads}: expected 1 to 256")
 
 
 def test_another_host_is_taken_with_a_warning(run, monkeypatch):

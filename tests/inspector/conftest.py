@@ -1,11 +1,11 @@
-"""ServedRuns nobody trained, of every task, and a server of them that the tests share."""
+"""Runs that nobody trained, of every task, and a server of them that the tests share."""
 
 import pytest
 
 from latentalign.inspector.app import build_app
 from latentalign.inspector.limits import Limits
-from latentalign.inspector.middleware import LOOPBACK
 from latentalign.inspector.runs import load_runs
+from latentalign.inspector.server import LOOPBACK
 from tests.cli.command import untrained_run
 from tests.inspector.serving import PATIENCE, serving
 from tests.inspector.untrained import untrained_memory_run, untrained_vqa_run
@@ -23,7 +23,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def asked_folders(tmp_path_factory):
-    """ServedRuns that answer questions; `scenes` beside them."""
+    """Runs that answer questions; `scenes` beside them."""
     place = tmp_path_factory.mktemp("asked")
     return [untrained_memory_run(place / "memory"), untrained_vqa_run(place / "vqa", scenes=place / "scenes")]
 

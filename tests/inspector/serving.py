@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from latentalign.inspector.batching import QueuedRequest
-from latentalign.inspector.server import address_of, listen
+from latentalign.inspector.server import address_of, listen, server_config
 from latentalign.inspector.service import InspectorService
 
 PATIENCE = 120  # seconds; the machine may be busy with something else
@@ -41,9 +41,9 @@ class Site:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[Site]:
+def serving(app: FastAPI, *, keep_alive: float = 15) -> Iterator[Site]:
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
+    server = uvicorn.Server(server_config(app, time_limit=PATIENCE, keep_alive=keep_alive))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     address = address_of(listener)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import socket
 import threading
 import time
@@ -9,9 +10,11 @@ import time
 import httpx
 import pytest
 
+from latentalign.errors import UserError
 from latentalign.inspector import translation_results
 from latentalign.inspector.app import build_app
 from latentalign.inspector.limits import Limits
+from latentalign.inspector.server import host_names, is_loopback
 from tests.inspector.serving import PATIENCE, Blocked, assert_refused, serving
 
 SECRET = "Geheimnis"
@@ -74,7 +77,7 @@ def test_a_request_that_does_not_arrive_is_given_up(limited):
     site = limited(seconds=0.3)
     address = httpx.URL(site.address)
     with socket.create_connection((address.host, address.port), timeout=PATIENCE) as connection:
-        connection.sendall(b"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         answer = connection.recv(10_000)
     assert answer.startswith(b"HTTP/1.1 408")
 
@@ -180,11 +183,95 @@ def test_every_answer_carries_the_policy(site, path):
 
 def test_other_names_than_its_own_are_refused_on_loopback(site):
     """A page elsewhere may point its name at 127.0.0.1; the browser then sends that name."""
-    for name in ("evil.example", "127.0.0.1.evil.example", "", "[::1"):
-        answer = site.client.get("api/runs", headers={"Host": name})
-        assert answer.status_code == (200 if name == "[::1" else 400), name
-    for name in ("localhost:8000", "127.0.0.1:1", "[::1]:8000"):
-        assert site.client.get("api/runs", headers={"Host": name}).status_code == 200
+    foreign = (
+        "evil.example", "127.0.0.1.evil.example", "", "[::1", "evil@127.0.0.1", "127.0.0.1:80@evil.example",
+        "localhost:80@evil.example", "localhost, evil.example", "www.localhost",
+    )  # fmt: skip
+    for name in foreign:
+        assert site.client.get("api/runs", headers={"Host": name}).status_code == 400, name
+    for name in ("localhost:8000", "127.0.0.1:1", "[::1]:8000", "LOCALHOST"):
+        assert site.client.get("api/runs", headers={"Host": name}).status_code == 200, name
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("127.0.0.1", True), ("127.3.2.1", True), ("localhost", True), ("::1", True),
+        ("0.0.0.0", False), ("::", False), ("127.evil.example", False), ("192.0.2.1", False),
+    ],
+)  # fmt: skip
+def test_only_loopback_insists_on_its_own_names(host, names):
+    assert is_loopback(host) is names
+    found = host_names(host)
+    assert found == ["*"] if not names else "*" not in found
+    assert not names or (f"[{host}]" if ":" in host else host) in found
+
+
+def exchange(site, *parts, pause=0.0):
+    """What comes back for these bytes, sent by hand, until the server hangs up."""
+    address = httpx.URL(site.address)
+    answer = b""
+    with socket.create_connection((address.host, address.port), timeout=PATIENCE) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+        except OSError:
+            pass  # hung up on
+        while part := connection.recv(10_000):
+            answer += part
+    return answer
+
+
+HEAD = b"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
+BODY = b'{"sentences":["ja"],"beam":1}'
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 29\r\nContent-Length: 28\r\n",
+        b"Content-Length: 29, 28\r\n",
+        b"Content-Length: 29\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        b"Content-Length: +29\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Length: 0x1d\r\n",
+    ],
+)
+def test_lengths_that_contradict_each_other_are_refused(site, lengths):
+    assert exchange(site, HEAD + lengths + b"\r\n" + BODY).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_length_that_is_true_is_taken(site):
+    assert exchange(site, HEAD + b"Content-Length: 29\r\n\r\n" + BODY).startswith(b"HTTP/1.1 200 ")
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n1d\r\n" + BODY + b"\r\n0\r\n\r\n"
+    assert exchange(site, HEAD + chunked).startswith(b"HTTP/1.1 200 ")
+
+
+def test_headers_that_trickle_in_are_given_up(runs):
+    with serving(build_app(runs), keep_alive=0.5) as site:
+        started = time.monotonic()
+        letters = [
+            bytes([letter]) for letter in b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"x" * 500
+        ]
+        assert exchange(site, *letters, pause=0.05).startswith(b"HTTP/1.1 408 ")
+        assert time.monotonic() - started < 15  # all of the letters would take 27 s
+        # nor may a second request on the same connection
+        first = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        answer = exchange(site, first, *letters, pause=0.05)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"HTTP/1.1 408 " in answer
+        assert exchange(site, b"") != b""  # nor a connection without a request
+        assert site.client.get("healthz").status_code == 200
+
+
+def test_headers_may_be_slow_and_the_answer_too(runs):
+    """The time is that of the headers alone: a request that has begun is not given up by it."""
+    with serving(build_app(runs), keep_alive=1.0) as site:
+        blocked = Blocked(site.service)
+        threading.Timer(2.0, blocked.free.set).start()
+        assert site.post("api/score", pairs=[{"source": "ja", "target": "yes"}]).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -196,13 +283,8 @@ def test_other_names_than_its_own_are_refused_on_loopback(site):
     ],
 )  # fmt: skip
 def test_no_path_reaches_the_disk(site, path):
-    address = httpx.URL(site.address)
-    with socket.create_connection((address.host, address.port), timeout=PATIENCE) as connection:
-        # by hand: a client library would tidy the path up
-        connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-        answer = b""
-        while part := connection.recv(10_000):
-            answer += part
+    # by hand: a client library would tidy the path up
+    answer = exchange(site, f"GET /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 404"), answer[:200]
 
 
@@ -230,16 +312,24 @@ def test_odd_bodies_are_refused_in_words(site, content, status):
 
 
 def test_other_content_types_and_methods_are_refused(site):
-    assert_refused(site.client.post("api/translate", content=b'{"sentences":["ja"]}'), 422)
-    form = {"Content-Type": "text/plain"}  # what a page elsewhere may send without asking
-    assert_refused(site.client.post("api/translate", content=b'{"sentences":["ja"]}', headers=form), 422)
+    for kind in ("", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"):
+        # what a page elsewhere may send without asking is among them
+        headers = {"Content-Type": kind} if kind else {}
+        refused = site.client.post("api/translate", content=b'{"sentences":["ja"]}', headers=headers)
+        received = repr(kind) if kind else "none"
+        assert_refused(refused, 415, f"received {received}", "Content-Type: application/json")
+    named = {"Content-Type": "Application/JSON; charset=utf-8"}
+    taken = site.client.post("api/translate", content=b'{"sentences":["ja"],"beam":1}', headers=named)
+    assert taken.status_code == 200
     assert_refused(site.client.get("api/translate"), 405)
     assert_refused(site.client.get("nowhere"), 404)
 
 
 def test_limits_have_to_make_sense():
-    with pytest.raises(Exception, match="beam: expected a limit above 0, received 0"):
-        Limits(beam=0)
+    for limits in ({"beam": 0}, {"seconds": math.nan}, {"seconds": math.inf}, {"queue": -1}):
+        (name,) = limits
+        with pytest.raises(UserError, match=f"{name}: expected a limit above 0, and finite; received"):
+            Limits(**limits)
 
 
 def test_a_file_that_has_not_changed_is_not_sent_again(site):

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from urllib.parse import urlencode
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -159,6 +160,13 @@ def test_everything_can_be_saved(visit):
     result = json.loads(save(page, "JSON"))["results"][0]
     assert save(page, "Pharaoh").decode().strip() == result["pharaoh"]
     assert re.fullmatch(r"(\d+-\d+:[\d.e-]+ ?)+", result["pharaoh"])
+
+
+def test_a_saved_picture_is_xml_whatever_the_words_hold(visit):
+    page = visit(view="pair", source="ja\x01nein <b>&", target="y\x1bes")
+    page.locator(".maps svg").first.wait_for()
+    picture = ElementTree.fromstring(save(page, "SVG"))
+    assert "ja\ufffdnein" in {text for element in picture.iter() for text in element.itertext()}
 
 
 def test_a_link_restores_what_was_seen(visit):

@@ -1,4 +1,4 @@
-"""ServedRuns by name."""
+"""Runs by name."""
 
 from pathlib import Path
 

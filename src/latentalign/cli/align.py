@@ -1,6 +1,5 @@
 """`latentalign align` and `latentalign aer`: word links out, and their measure against gold ones."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from latentalign.errors import UserError
-from latentalign.files import open_atomic
+from latentalign.files import open_atomic, to_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +133,7 @@ def aer(
     shown = {"aer": rate.aer, "precision": rate.precision, "recall": rate.recall}
     counts = {"pairs": len(known), "predicted": rate.predicted, "sure": rate.sure, "possible": rate.possible}
     if as_json:
-        print(json.dumps({**shown, **counts}))
+        print(to_json({**shown, **counts}))
     else:
         print("  ".join(f"{name} {value:.4f}" for name, value in shown.items()))
         print("  ".join(f"{name} {value}" for name, value in counts.items()))

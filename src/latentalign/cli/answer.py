@@ -6,13 +6,13 @@ and prints what comes back: `{"question", "answers": [{"answer", "probability"}]
 "prior", "posterior"?, "box"?}]}`. A task refuses the options that mean nothing to it with a UserError.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from latentalign.errors import UserError
+from latentalign.files import to_json
 
 
 def answer(
@@ -65,7 +65,7 @@ def answer(
 
         draw_answer(result, picture, output)
         result = {**result, "picture": str(output)}
-    print(json.dumps(result, ensure_ascii=False) if as_json else _as_text(result))
+    print(to_json(result) if as_json else _as_text(result))
 
 
 def _as_text(result: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """`latentalign demo`: everything once, on a corpus that comes with the package."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def demo(
 
     The corpus is generated: German–English-like sentences with gold alignments from a small grammar.
     """
-    from latentalign.files import write_atomic
+    from latentalign.files import to_json, write_atomic
     from latentalign.reports.demo.comparison import DemoSize, run_demo, summary
     from latentalign.reports.demo.page import page
 
@@ -41,7 +40,7 @@ def demo(
     report = out / "report.html"
     write_atomic(report, page(found))
     if as_json:
-        print(json.dumps({**found.to_dict(), "report": str(report)}))
+        print(to_json({**found.to_dict(), "report": str(report)}))
         return
     print(f"A generated corpus, {len(found.test)} test pairs; {found.seconds / 60:.1f} minutes in all.")
     print(summary(found))

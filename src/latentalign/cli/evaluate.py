@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from latentalign.errors import UserError
+from latentalign.files import to_json
 
 
 def evaluate(
@@ -51,10 +52,9 @@ def _bleu(run: Any, source: Path | None, target: Path | None, inference: str, be
 
 
 def _print(results: dict[str, Any], *, as_json: bool) -> None:
-    import json
 
     if as_json:
-        print(json.dumps(results))
+        print(to_json(results))
         return
     width = max(map(len, results))
     for name, value in results.items():

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.errors import UserError
+from latentalign.files import to_json
 
 
 def reproduce(
@@ -49,7 +50,6 @@ def reproduce(
 
     A cell that is finished is never trained again; start the same command to go on after an interruption.
     """
-    import json
 
     from latentalign.reports.grid.reproduce import describe_plan
     from latentalign.reports.grid.reproduce import reproduce as run_study
@@ -84,7 +84,7 @@ def reproduce(
         print(f"latentalign: {error}", file=sys.stderr)
         raise SystemExit(error.code) from None
     if json_output:
-        print(json.dumps(content, ensure_ascii=False))
+        print(to_json(content))
     else:
         print((out / f"{study}.md").read_text(encoding="utf-8"), end="")
 

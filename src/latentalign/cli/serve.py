@@ -6,6 +6,10 @@ from pathlib import Path
 
 import typer
 
+from latentalign.errors import UserError
+
+MOST_THREADS = 256  # far more crash torch
+
 
 def serve(
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of trained runs."),
@@ -30,9 +34,8 @@ def serve(
 
     from latentalign.inspector.app import build_app
     from latentalign.inspector.limits import Limits
-    from latentalign.inspector.middleware import LOOPBACK
     from latentalign.inspector.runs import load_runs
-    from latentalign.inspector.server import address_of, is_loopback, listen, run_server
+    from latentalign.inspector.server import address_of, host_names, is_loopback, listen, run_server
 
     limits = Limits(
         characters=max_characters,
@@ -46,17 +49,20 @@ def serve(
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     if threads is not None:
+        if not 1 <= threads <= MOST_THREADS:
+            raise UserError(
+                f"--threads {threads}: expected 1 to {MOST_THREADS}; try the number of free cores"
+            )
         torch.set_num_threads(threads)
     loaded = load_runs(runs, features=features, images=images)
-    local = is_loopback(host)
-    if not local:
+    app = build_app(loaded, limits=limits, hosts=host_names(host), log_texts=log_texts)
+    listener = listen(host, port)
+    if not is_loopback(host):
         print(
             f"latentalign: warning: {host} is reachable from other machines: whoever reaches it can use these "
             "runs, without a password and without encryption",
             file=sys.stderr,
         )
-    app = build_app(loaded, limits=limits, hosts=(host, *LOOPBACK) if local else None, log_texts=log_texts)
-    listener = listen(host, port)
     names = ", ".join(f"{one.name} ({one.task})" for one in loaded)
     address = address_of(listener)
     run_server(

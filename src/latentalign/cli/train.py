@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from latentalign.errors import UserError
+from latentalign.files import to_json
 
 RecipeArgument = Annotated[
     str | None, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")
@@ -89,10 +90,9 @@ def _choose(
 
 
 def _print(summary: dict[str, Any], *, as_json: bool) -> None:
-    import json
 
     if as_json:
-        print(json.dumps(summary))
+        print(to_json(summary))
     else:
         print(
             ", ".join(

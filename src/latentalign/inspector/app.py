@@ -1,6 +1,6 @@
 """The FastAPI application: the paths of the API, their errors, and the page."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from latentalign import __version__
 from latentalign.errors import UserError
@@ -38,6 +39,7 @@ _WHY = {
     404: "There is no such picture.",
     408: "The request did not arrive within the time limit.",
     413: "More than the server takes; the limit is named.",
+    415: "The body does not say that it is JSON.",
     422: "Not what the description says; the message says what was expected.",
     503: "Busy, or not done within the time limit; try again after `Retry-After` seconds.",
 }
@@ -114,7 +116,7 @@ def build_app(
     runs: ServedRuns,
     *,
     limits: Limits | None = None,
-    hosts: tuple[str, ...] | None = None,
+    hosts: Sequence[str] = ("*",),
     log_texts: bool = False,
 ) -> FastAPI:
     """The application. `hosts` are the names it answers to (any unless given)."""
@@ -144,7 +146,8 @@ def build_app(
     paths = (
         frozenset(files) | {route.path for route in api.routes if hasattr(route, "path")} | {"/openapi.json"}
     )
-    app.add_middleware(RequestMiddleware, limits=limits, paths=paths, hosts=hosts)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    app.add_middleware(RequestMiddleware, limits=limits, paths=paths)  # added last, so it comes first
     app.openapi = lambda: _describe(app, limits)  # type: ignore[method-assign]
     return app
 

@@ -1,5 +1,6 @@
 """What one request may ask for. Every refusal names the limit and its value, and so does the OpenAPI description."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,7 +11,7 @@ from latentalign.alignment.prediction import KMax, Sampled
 from latentalign.errors import UserError
 from latentalign.training.loop.evaluation import find_predictor
 
-TOO_LARGE, UNPROCESSABLE, UNAVAILABLE = 413, 422, 503
+TOO_LARGE, UNSUPPORTED, UNPROCESSABLE, UNAVAILABLE = 413, 415, 422, 503
 INFERENCE_PATTERN = r"^(exact|soft|kmax(:[1-9][0-9]{0,3})?|sample(:[1-9][0-9]{0,3})?)$"
 
 
@@ -54,10 +55,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise UserError(
-                    f"{field.name}: expected a limit above 0, received {getattr(self, field.name)}"
-                )
+            value = getattr(self, field.name)
+            if not 0 < value < math.inf:
+                raise UserError(f"{field.name}: expected a limit above 0, and finite; received {value}")
 
     # --- checks, in the order in which a request meets them ---
 

@@ -1,14 +1,14 @@
 """What holds for every request, whatever it asks: sizes, time, headers, and a log without anybody's text."""
 
 import asyncio
-import json
 import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from latentalign.inspector.limits import TOO_LARGE, UNAVAILABLE, Limits, Refused
+from latentalign.files import to_json
+from latentalign.inspector.limits import TOO_LARGE, UNAVAILABLE, UNSUPPORTED, Limits, Refused
 from latentalign.inspector.service import time_is_up
 
 LOG = logging.getLogger("latentalign.inspector")
@@ -31,17 +31,13 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
-    def __init__(
-        self, app: App, *, limits: Limits, paths: frozenset[str], hosts: tuple[str, ...] | None
-    ) -> None:
+    def __init__(self, app: App, *, limits: Limits, paths: frozenset[str]) -> None:
         self.app, self.limits, self.paths = app, limits, paths
-        self.hosts = hosts  # names this server answers to; None: any
         self.under_way = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -69,7 +65,7 @@ class RequestMiddleware:
             self._log(scope, response.status, time.perf_counter() - started)
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, response: "_Response") -> None:
-        self._check_host(scope)
+        self._check_headers(scope)
         if self.under_way > self.limits.connections and scope["path"] != "/healthz":
             raise Refused(
                 UNAVAILABLE,
@@ -94,16 +90,20 @@ class RequestMiddleware:
         except TimeoutError:
             raise time_is_up(self.limits) from None
 
-    def _check_host(self, scope: MutableMapping[str, Any]) -> None:
-        """On loopback, refuse names of other hosts: a page elsewhere may point its own name at this machine."""
-        if self.hosts is None:
+    def _check_headers(self, scope: MutableMapping[str, Any]) -> None:
+        """Refuse headers that contradict each other, and a body that does not claim to be JSON."""
+        headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            # two lengths: whoever stands between client and server might believe the other one
+            message = "content-length and transfer-encoding: expected one of them, received both"
+            raise Refused(400, message, hang_up=True)
+        if scope["method"] != "POST" or not scope["path"].startswith("/api/"):
             return
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        if name not in self.hosts:
-            raise Refused(
-                400, f"host: expected {' or '.join(self.hosts)}, the names that this server answers to"
-            )
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            received = repr(kind[:60]) if kind else "none"
+            message = f"content-type: expected application/json, received {received}; "
+            raise Refused(UNSUPPORTED, message + "send the header Content-Type: application/json")
 
     async def _read(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes | None:
         """The whole body, or nothing if the client leaves; a body that is too large is not read to its end."""
@@ -154,7 +154,7 @@ class _Response:
     async def refuse(self, refused: Refused) -> None:
         if self.status is not None:
             return
-        body = json.dumps(error_content(refused), ensure_ascii=False).encode()
+        body = to_json(error_content(refused)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers += [
             (name.lower().encode(), value.encode()) for name, value in (refused.headers or {}).items()

@@ -1,4 +1,4 @@
-"""ServedRuns as the server holds them: loaded once at the start, found by name and never by a path."""
+"""Runs as the server holds them: loaded once at the start, found by name and never by a path."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
-from latentalign.vqa.asking import answer_question
+from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
 from latentalign.vqa.features import RegionFeatures, convert_features

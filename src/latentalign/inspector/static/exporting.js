@@ -11,6 +11,9 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
+// what XML has no way to write
+const UNPRINTABLE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g;
+
 export function serialize(svg) {
   const copy = svg.cloneNode(true);
   for (const element of [copy, ...copy.querySelectorAll("*")]) {
@@ -19,7 +22,9 @@ export function serialize(svg) {
     }
   }
   // an embedded picture gets its address only here: in the page the policy would refuse to load it
-  const text = new XMLSerializer().serializeToString(copy).replaceAll(' embedded="data:', ' href="data:');
+  const text = new XMLSerializer().serializeToString(copy)
+    .replaceAll(' embedded="data:', ' href="data:')
+    .replace(UNPRINTABLE, "\ufffd");
   return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
 }
 

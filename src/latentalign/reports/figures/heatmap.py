@@ -1,6 +1,7 @@
 """Alignments as pictures: one panel per distribution, target words down, source words across."""
 
 import logging
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +46,9 @@ _FONTS = (
     "Malgun Gothic",
     "Nirmala UI",
 )
+
+# what XML has no way to write; a picture shows the sign for an unknown character instead
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 Matrix = np.ndarray  # [target words, source words], probabilities
 
@@ -125,6 +129,7 @@ def _frame(axes: Axes, gold: Iterable[tuple[int, int]]) -> None:
 
 
 def _label(word: str) -> str:
+    word = _UNPRINTABLE.sub("\ufffd", word)
     word = word if len(word) <= LONGEST_LABEL else word[: LONGEST_LABEL - 1] + "…"
     word = word.replace("$", r"\$")  # a pair of dollars would start a formula
     return _visual_order(word)
@@ -169,7 +174,11 @@ def render(figure: Figure, kind: str) -> bytes:
             figure.savefig(buffer, format=kind, metadata=metadata)
     if any("Glyph" in str(warning.message) for warning in caught):
         LOG.warning("no installed font has some of the characters; an .svg picture leaves them to its viewer")
-    return buffer.getvalue()
+    return (
+        _UNPRINTABLE.sub("\ufffd", buffer.getvalue().decode()).encode()
+        if kind == "svg"
+        else buffer.getvalue()
+    )
 
 
 def save(figure: Figure, path: str | Path) -> None:

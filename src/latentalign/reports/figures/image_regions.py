@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image, UnidentifiedImageError
 
 from latentalign.errors import UserError
+from latentalign.reports.figures.heatmap import check_format, save
 
 _COLOURS = {"prior": "#1f5fbf", "posterior": "#c23b22"}
 _LABELLED = 0.05  # regions below this probability carry no number
@@ -22,6 +22,7 @@ _VEIL = 0.72  # how far what nobody looks at fades into white
 
 def draw_answer(result: Mapping[str, Any], picture: str | Path, output: str | Path) -> None:
     """Draw what `answer` found on the image it was asked about; the ending of `output` chooses the format."""
+    check_format(output)
     evidence = result["evidence"]
     if not evidence or "box" not in evidence[0]:
         raise UserError(f"{output}: a picture of regions needs a VQA run; this one looks at text")
@@ -29,19 +30,12 @@ def draw_answer(result: Mapping[str, Any], picture: str | Path, output: str | Pa
     names = [name for name in ("prior", "posterior") if name in evidence[0]]
     boxes = [entry["box"] for entry in evidence]
     figure = Figure(figsize=(4.2 * len(names), 4.9), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
     figure.suptitle(_title(result), fontsize=11)
     for place, name in enumerate(names, start=1):
         axes = figure.add_subplot(1, len(names), place)
         draw_regions(axes, image, boxes, [entry[name] for entry in evidence], colour=_COLOURS[name])
         axes.set_title(_panel_title(name, result), fontsize=10, color=_COLOURS[name])
-    try:
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output)
-    except (ValueError, OSError) as error:
-        raise UserError(
-            f"{output}: cannot write the picture ({error}); try a name that ends in .png"
-        ) from None
+    save(figure, output)
 
 
 def draw_regions(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import to_json, write_atomic
 from latentalign.reports.grid.cells import Cell, build_cells
 from latentalign.reports.grid.fingerprint import fingerprint
 from latentalign.reports.grid.phase_plan import RowSpec
@@ -138,7 +138,7 @@ class Grid:
         if known is not None:
             return known
         values = measure()
-        write_atomic(path, json.dumps({"of": self._identity(cell), **values}, indent=1) + "\n")
+        write_atomic(path, to_json({"of": self._identity(cell), **values}, indent=1) + "\n")
         return values
 
     def recall(self, cell: Cell, name: str) -> dict[str, Any] | None:

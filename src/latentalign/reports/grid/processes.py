@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,45 +49,84 @@ def run_apart(
     When a job fails, those that need it are left out and the others go on; the failure is raised at the end.
     A signal is handed on to the processes, which save their state.
     """
-    waiting = in_order(jobs)
-    running: dict[Job, subprocess.Popen[Any]] = {}
-    succeeded: set[str] = set()
-    failed: dict[str, str] = {}
-    known = {job.name for job in jobs}
     logs.mkdir(parents=True, exist_ok=True)
-    before = _take_sigterm()
-    try:
-        while waiting or running:
-            for job in [job for job in waiting if any(need in failed for need in job.needs)]:
-                waiting.remove(job)
-                failed[job.name] = f"needs {next(need for need in job.needs if need in failed)}, which failed"
-            for job in list(waiting):
-                ready = all(need in succeeded or need not in known for need in job.needs)
-                if ready and len(running) < at_once:
-                    waiting.remove(job)
-                    say(f"{job.name}: begins, log in {logs / job.name}.log")
-                    running[job] = _start(command(job), logs / f"{job.name}.log")
-            for job, process in list(running.items()):
-                if process.poll() is not None:
-                    del running[job]
-                    if process.returncode == 0:
-                        succeeded.add(job.name)
-                        say(f"{job.name}: done")
-                        done(job)
-                    else:
-                        failed[job.name] = _last_words(logs / f"{job.name}.log", process.returncode)
-                        say(f"{job.name}: failed: {failed[job.name]}")
-            time.sleep(POLL_SECONDS if running else 0.0)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; what was trained is kept, the same command goes on") from None
-    finally:
-        _stop(list(running.values()))
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
-    if failed:
-        name, reason = next(iter(failed.items()))
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise UserError(f"{name}{more}: {reason}; its log is {logs / name}.log")
+    processes = _Processes(command, at_once=at_once, logs=logs, say=say, done=done)
+    with _sigterm_as_interrupt():
+        try:
+            processes.run(in_order(jobs))
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; what was trained is kept, the same command goes on") from None
+        finally:
+            processes.stop()
+    processes.raise_failure()
+
+
+class _Processes:
+    """Processes of jobs. Every job is waiting, then running, then in `outcomes`."""
+
+    def __init__(
+        self,
+        command: Callable[[Job], list[str]],
+        *,
+        at_once: int,
+        logs: Path,
+        say: Callable[[str], None],
+        done: Callable[[Job], None],
+    ) -> None:
+        self.command, self.at_once, self.logs, self.say, self.done = command, at_once, logs, say, done
+        self.running: dict[Job, subprocess.Popen[Any]] = {}
+        self.outcomes: dict[str, str | None] = {}  # name -> why it failed; None: it is done
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """All of the jobs, each as soon as it can be; every job stands after those it needs."""
+        names = {job.name for job in jobs}
+        waiting = list(jobs)
+        while waiting or self.running:
+            waiting = [job for job in waiting if not self._begin(job, names)]
+            self._collect()
+            time.sleep(POLL_SECONDS if self.running else 0.0)
+
+    def _begin(self, job: Job, names: set[str]) -> bool:
+        """Start a job, or leave it out if one that it needs has failed; False: it has to wait."""
+        needs = [need for need in job.needs if need in names]
+        failed = [need for need in needs if self.outcomes.get(need) is not None]
+        if failed:
+            self.outcomes[job.name] = f"needs {failed[0]}, which failed"
+            return True
+        if len(self.running) == self.at_once or any(need not in self.outcomes for need in needs):
+            return False
+        self.say(f"{job.name}: begins, log in {self._log(job.name)}")
+        self.running[job] = _start(self.command(job), self._log(job.name))
+        return True
+
+    def _collect(self) -> None:
+        """Note how the processes ended that have."""
+        for job in [job for job, process in self.running.items() if process.poll() is not None]:
+            code = self.running.pop(job).returncode
+            self.outcomes[job.name] = None if code == 0 else _last_words(self._log(job.name), code)
+            if code == 0:
+                self.say(f"{job.name}: done")
+                self.done(job)
+            else:
+                self.say(f"{job.name}: failed: {self.outcomes[job.name]}")
+
+    def stop(self) -> None:
+        """End what still runs, and wait for it."""
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.running.values():
+            process.wait()
+
+    def raise_failure(self) -> None:
+        """The first failure, if there was one."""
+        failed = [(name, reason) for name, reason in self.outcomes.items() if reason is not None]
+        if failed:
+            name, reason = failed[0]
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise UserError(f"{name}{more}: {reason}; its log is {self._log(name)}")
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
@@ -119,18 +159,17 @@ def _start(command: list[str], log: Path) -> "subprocess.Popen[Any]":
         )
 
 
-def _take_sigterm() -> Any:
-    """Let SIGTERM end the loop as ctrl-C does: processes must not outlive it. The handler that was there before."""
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt as ctrl-C does: processes must not outlive the one that started them."""
     if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, signal.default_int_handler) or signal.SIG_DFL
-
-
-def _stop(processes: list["subprocess.Popen[Any]"]) -> None:
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    for process in processes:
-        process.wait()
+        yield  # only the main thread may take signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _last_words(log: Path, code: int) -> str:

@@ -1,11 +1,10 @@
 """The files of a study: JSON with every number, Markdown and HTML with the tables."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from latentalign.files import write_atomic
+from latentalign.files import to_json, write_atomic
 from latentalign.reports.paper.table import Table, html_page
 
 
@@ -24,8 +23,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     lines = []
     for key, value in content.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            inner = ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in value)
-            lines.append(f" {json.dumps(key)}: [\n  {inner}\n ]")
+            inner = ",\n  ".join(to_json(item) for item in value)
+            lines.append(f" {to_json(key)}: [\n  {inner}\n ]")
         else:
-            lines.append(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f" {to_json(key)}: {to_json(value)}")
     write_atomic(path, "{\n" + ",\n".join(lines) + "\n}\n")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.vqa.answers import normalise_answer
@@ -35,6 +35,32 @@ def answer_question(
 
     The posterior is the inference network's where the run has one, else the exact p(z|x,y).
     """
+    regions = _regions_of(request, assets)
+    given = _number_of(assets, request.get("answer"))
+    batch = _single_batch(assets, request["question"], regions, answer=given)
+    use_network = given is not None and model.posterior is not None
+    problem = model.problem(batch.to(next(model.parameters()).device), with_posterior=use_network)
+    log_probs = predictor.log_probs(problem.prior, problem.likelihood, generator=generator)[0, 0]  # [V]
+    result: dict[str, Any] = {
+        "question": request["question"],
+        "image": regions.image_id,
+        "size": [regions.width, regions.height],
+        "answers": _likeliest(log_probs, assets, top),
+    }
+    weights = {"prior": problem.prior.alignment_probs()}  # [1,1,S]
+    if given is not None:
+        network = problem.posterior
+        weights["posterior"] = exact_posterior(problem) if network is None else network.alignment_probs()
+        result["given"] = assets.answers.answers[given]
+        result["posterior_by"] = "exact" if network is None else "inference network"
+    return {
+        **result,
+        "evidence": _evidence(regions, {name: probs[0, 0].tolist() for name, probs in weights.items()}),
+    }
+
+
+def _regions_of(request: Mapping[str, Any], assets: "VqaAssets") -> ImageRegions:
+    """The regions that a request is about, in the size that the run knows."""
     unknown = [name for name in request if name not in _KNOWN]
     if unknown:
         raise UserError(
@@ -50,35 +76,7 @@ def answer_question(
             f"{request['features']}: features of size {regions.features.shape[1]}; the run was trained on "
             f"size {assets.feature_dim}"
         )
-    given = _number_of(assets, request.get("answer"))
-    batch = _single_batch(assets, request["question"], regions, answer=given).to(
-        next(model.parameters()).device
-    )
-    use_network = given is not None and model.posterior is not None
-    problem = model.problem(batch, with_posterior=use_network)
-    log_probs = predictor.log_probs(problem.prior, problem.likelihood, generator=generator)[0, 0]  # [V]
-    best = log_probs.topk(min(top, len(log_probs)))
-    result: dict[str, Any] = {
-        "question": request["question"],
-        "image": regions.image_id,
-        "size": [regions.width, regions.height],
-        "answers": [
-            {"answer": assets.answers.answers[number], "probability": round(float(value), 6)}
-            for number, value in zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
-        ],
-    }
-    assert isinstance(problem.prior, Categorical)
-    weights = {"prior": problem.prior.probs[0, 0].tolist()}
-    if given is not None:
-        found = (
-            problem.posterior.probs
-            if isinstance(problem.posterior, Categorical)
-            else exact_posterior(problem)
-        )
-        weights["posterior"] = found[0, 0].tolist()
-        result["given"] = assets.answers.answers[given]
-        result["posterior_by"] = "inference network" if use_network else "exact"
-    return {**result, "evidence": _evidence(regions, weights)}
+    return regions
 
 
 def find_image(source: str | Path, image_id: int | None) -> ImageRegions:
@@ -91,17 +89,21 @@ def find_image(source: str | Path, image_id: int | None) -> ImageRegions:
         if image_id is None:
             raise UserError(f"{source}: holds {len(features)} images; say which with --image ID")
         return features[image_id]
-    found = None
-    for regions in read_tsv(source):
-        if image_id is None and found is not None:
-            raise UserError(f"{source}: holds more than one image; say which with --image ID")
-        if image_id is None or regions.image_id == image_id:
-            found = regions
-            if image_id is not None:
-                break
+    fitting = (regions for regions in read_tsv(source) if image_id in (None, regions.image_id))
+    found = next(fitting, None)
     if found is None:
         raise UserError(f"{source}: no features of image {image_id}; expected a line with this image_id")
+    if image_id is None and next(fitting, None) is not None:
+        raise UserError(f"{source}: holds more than one image; say which with --image ID")
     return found
+
+
+def _likeliest(log_probs: Tensor, assets: "VqaAssets", top: int) -> list[dict[str, Any]]:
+    best = log_probs.topk(min(top, len(log_probs)))
+    return [
+        {"answer": assets.answers.answers[number], "probability": round(probability, 6)}
+        for number, probability in zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
+    ]
 
 
 def _number_of(assets: "VqaAssets", answer: str | None) -> int | None:
