@@ -59,7 +59,7 @@ def step_seconds(model: TranslationModel, objective: Any, batch: Batch, rounds: 
     for number in range(rounds + 1):
         started = time.process_time()
         problem = model.problem(batch, with_posterior=objective.needs_posterior)
-        bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
+        bound = objective(problem)
         (-bound.surrogate.mean()).backward()
         middle = time.process_time()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)

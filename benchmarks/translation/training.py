@@ -181,7 +181,7 @@ def gradient_errors(
 def gradient(model: Any, objective: Any, batch: Any) -> tuple[Tensor, float]:
     """The gradient in all parameters as one vector, and the mean mass that was dropped."""
     problem = model.problem(batch, with_posterior=objective.needs_posterior)
-    bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
+    bound = objective(problem)
     weights = problem.weights.to(bound.surrogate.dtype)
     loss = (bound.surrogate * weights).sum() / weights.sum()
     parameters = [*model.theta(), *model.phi()]

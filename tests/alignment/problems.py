@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentalign.alignment import Bound, Categorical, ContextLikelihood, Objective
+from latentalign.alignment import AlignmentProblem, Bound, Categorical, ContextLikelihood, Objective
 from tests import oracles
 from tests.oracles import Number
 
@@ -144,7 +144,7 @@ class Plain:
 
 def evaluate(problem: Problem, objective: Objective, **options: Any) -> Bound:
     posterior = problem.posterior() if objective.needs_posterior else None
-    return objective(problem.prior(), problem.likelihood(), posterior=posterior, **options)
+    return objective(AlignmentProblem(problem.prior(), problem.likelihood(), posterior=posterior), **options)
 
 
 def nest(flat: list[Number], shape: list[int]) -> Any:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import latentalign
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ConfigError,
     ContextLikelihood,
@@ -68,9 +69,8 @@ def test_the_training_loss_is_minus_the_mean_surrogate(objective) -> None:
     found = example.run(attend, posterior_scores=scores, generator=seeded())
     prior = Categorical.from_scores(attend.score(example.queries, example.memory), example.mask)
     posterior = Categorical.from_scores(scores, example.mask) if needed else None
-    expected = build_objective(objective)(
-        prior, example.likelihood(), posterior=posterior, generator=seeded()
-    )
+    problem = AlignmentProblem(prior, example.likelihood(), posterior=posterior)
+    expected = build_objective(objective)(problem, generator=seeded())
     torch.testing.assert_close(found.loss, -expected.surrogate.mean())
     torch.testing.assert_close(found.bound.value, expected.value)
     torch.testing.assert_close(found.attention, prior.probs)

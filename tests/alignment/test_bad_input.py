@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ConfigError,
     ContextLikelihood,
@@ -141,52 +142,54 @@ CHOICES: dict[str, Mistake] = {
 
 COMBINATIONS: dict[str, Mistake] = {
     "soft without a mixture": (
-        lambda: Soft()(PRIOR, TABLE),
+        lambda: Soft()(AlignmentProblem(PRIOR, TABLE)),
         ConfigError,
         ["likelihood", "table", "enumerating"],
     ),
     "soft baseline without a mixture": (
-        lambda: Hard(Reinforce(baseline=SoftBaseline()))(PRIOR, TABLE),
+        lambda: Hard(Reinforce(baseline=SoftBaseline()))(AlignmentProblem(PRIOR, TABLE)),
         ConfigError,
         ["likelihood", "table", "baseline none"],
     ),
     "no targets": (
-        lambda: Marginal()(PRIOR, ContextLikelihood(PROBLEM.head, PROBLEM.values, PROBLEM.queries)),
+        lambda: Marginal()(
+            AlignmentProblem(PRIOR, ContextLikelihood(PROBLEM.head, PROBLEM.values, PROBLEM.queries))
+        ),
         ConfigError,
         ["targets", "observed outputs", "none", "pass targets="],
     ),
     "enumerate a relaxed latent": (
-        lambda: Hard()(RELAXED, F),
+        lambda: Hard()(AlignmentProblem(RELAXED, F)),
         ConfigError,
-        ["estimator", "enumerate expected a categorical", "Dirichlet", "pathwise"],
+        ["estimator", "enumerate expected a discrete alignment", "Dirichlet", "pathwise"],
     ),
     "reinforce a relaxed latent": (
-        lambda: Hard(Reinforce())(RELAXED, F),
+        lambda: Hard(Reinforce())(AlignmentProblem(RELAXED, F)),
         ConfigError,
-        ["estimator", "reinforce expected a categorical", "Dirichlet"],
+        ["estimator", "reinforce expected a discrete alignment", "Dirichlet"],
     ),
     "gumbel of a relaxed latent": (
-        lambda: Hard(GumbelSoftmax())(RELAXED, F),
+        lambda: Hard(GumbelSoftmax())(AlignmentProblem(RELAXED, F)),
         ConfigError,
-        ["estimator", "gumbel expected a categorical", "Dirichlet"],
+        ["estimator", "gumbel expected a discrete alignment", "Dirichlet"],
     ),
     "pathwise of a categorical": (
-        lambda: Hard(Pathwise())(PRIOR, F),
+        lambda: Hard(Pathwise())(AlignmentProblem(PRIOR, F)),
         ConfigError,
         ["estimator", "pathwise expected a continuous", "Categorical", "enumerate"],
     ),
     "marginal of a relaxed latent": (
-        lambda: Marginal()(RELAXED, F),
+        lambda: Marginal()(AlignmentProblem(RELAXED, F)),
         ConfigError,
-        ["objective", "Marginal expected a categorical", "Dirichlet", "pathwise"],
+        ["objective", "Marginal expected a discrete alignment", "Dirichlet", "pathwise"],
     ),
     "exact prediction of a relaxed latent": (
         lambda: Exact().score(RELAXED, F),
         ConfigError,
-        ["inference", "exact expected a categorical", "Dirichlet", "sample:N"],
+        ["inference", "exact expected a discrete alignment", "Dirichlet", "sample:N"],
     ),
     "two families": (
-        lambda: Elbo(Pathwise())(PRIOR, F, posterior=RELAXED),
+        lambda: Elbo(Pathwise())(AlignmentProblem(PRIOR, F, posterior=RELAXED)),
         ConfigError,
         ["posterior", "one family", "Dirichlet and Categorical", "same class"],
     ),
@@ -203,13 +206,13 @@ COMBINATIONS: dict[str, Mistake] = {
 }
 for _objective in (Elbo(), Wake(), ReweightedWakeSleep(), Vimco(), StochasticVI(start="posterior")):
     COMBINATIONS[f"{_objective} without a posterior"] = (
-        lambda objective=_objective: objective(PRIOR, F),
+        lambda objective=_objective: objective(AlignmentProblem(PRIOR, F)),
         ConfigError,
         ["posterior", f"{type(_objective).__name__} expected", "received none", "pass posterior="],
     )
 for _objective in (Soft(), Marginal(), Hard(), StochasticVI()):
     COMBINATIONS[f"{_objective} with a posterior"] = (
-        lambda objective=_objective: objective(PRIOR, F, posterior=POSTERIOR),
+        lambda objective=_objective: objective(AlignmentProblem(PRIOR, F, posterior=POSTERIOR)),
         ConfigError,
         ["posterior", f"{type(_objective).__name__} takes none", "received Categorical", "drop it"],
     )

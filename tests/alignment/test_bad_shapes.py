@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ContextLikelihood,
     Dirichlet,
@@ -118,15 +119,19 @@ MISTAKES: dict[str, Mistake] = {
         ShapeError,
         ["z", "S=3", "[2, 2, 4]"],
     ),
-    "soft over another memory": (lambda: Soft()(wide(), F), ShapeError, OTHER_MEMORY),
-    "enumeration over another memory": (lambda: Marginal()(wide(), F), ShapeError, OTHER_MEMORY),
+    "soft over another memory": (lambda: Soft()(AlignmentProblem(wide(), F)), ShapeError, OTHER_MEMORY),
+    "enumeration over another memory": (
+        lambda: Marginal()(AlignmentProblem(wide(), F)),
+        ShapeError,
+        OTHER_MEMORY,
+    ),
     "samples from another memory": (
-        lambda: Hard(Reinforce(baseline=RunningMean()))(wide(), F),
+        lambda: Hard(Reinforce(baseline=RunningMean()))(AlignmentProblem(wide(), F)),
         ShapeError,
         OTHER_MEMORY,
     ),
     "importance samples from another memory": (
-        lambda: Vimco()(wide(), F, posterior=wide()),
+        lambda: Vimco()(AlignmentProblem(wide(), F, posterior=wide())),
         ShapeError,
         OTHER_MEMORY,
     ),
@@ -136,10 +141,10 @@ MISTAKES: dict[str, Mistake] = {
         ShapeError,
         OTHER_MEMORY,
     ),
-    "table of another size": (lambda: Marginal()(wide(), TABLE), ShapeError, OTHER_MEMORY),
+    "table of another size": (lambda: Marginal()(AlignmentProblem(wide(), TABLE)), ShapeError, OTHER_MEMORY),
     "table of two axes": (lambda: TableLikelihood(ZEROS[0]), ShapeError, ["table", "[B,T,S]", "[2, 3]"]),
     "posterior of another size": (
-        lambda: Elbo()(PRIOR, F, posterior=wide()),
+        lambda: Elbo()(AlignmentProblem(PRIOR, F, posterior=wide())),
         ShapeError,
         ["posterior", "[2, 2, 3]", "[2, 2, 4]", "same memory"],
     ),

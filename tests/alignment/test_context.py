@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ConfigError,
     ContextLikelihood,
@@ -109,7 +110,7 @@ def test_attention_stays_an_alignment() -> None:
     for latent in (PRIOR, PRIOR.detach()):
         torch.testing.assert_close(latent.alignment_probs(), PRIOR.attention.probs)
         torch.testing.assert_close(latent.alignment_entropy(), PRIOR.attention.entropy())
-    bound = Elbo(Pathwise())(PRIOR, likelihood(), posterior=POSTERIOR)
+    bound = Elbo(Pathwise())(AlignmentProblem(PRIOR, likelihood(), posterior=POSTERIOR))
     torch.testing.assert_close(bound.diagnostics["prior_entropy"], PRIOR.attention.entropy())
     torch.testing.assert_close(bound.diagnostics["posterior_entropy"], POSTERIOR.attention.entropy())
 
@@ -134,7 +135,9 @@ def test_samples_average_to_the_integral_over_the_plane() -> None:
 def test_the_bound_is_the_integral_minus_the_kl_and_below_the_marginal() -> None:
     f = likelihood(VALUES.expand(DRAWS, -1, -1), QUERIES.expand(DRAWS, -1, -1))
     generator = torch.Generator().manual_seed(0)
-    found = Elbo(Pathwise())(many(PRIOR), f, posterior=many(POSTERIOR), generator=generator).value
+    found = Elbo(Pathwise())(
+        AlignmentProblem(many(PRIOR), f, posterior=many(POSTERIOR)), generator=generator
+    ).value
     kl = torch.distributions.kl_divergence(
         *(torch.distributions.Normal(of.loc, of.scale) for of in (POSTERIOR, PRIOR))
     ).sum(-1)
@@ -148,8 +151,8 @@ def test_the_bound_is_the_integral_minus_the_kl_and_below_the_marginal() -> None
 
 def test_soft_is_ordinary_soft_attention() -> None:
     ordinary = ContextLikelihood(head(), VALUES, QUERIES, torch.tensor(TARGETS))
-    expected = Soft()(PRIOR.attention, ordinary).value
-    torch.testing.assert_close(Soft()(PRIOR, likelihood()).value, expected)
+    expected = Soft()(AlignmentProblem(PRIOR.attention, ordinary)).value
+    torch.testing.assert_close(Soft()(AlignmentProblem(PRIOR, likelihood())).value, expected)
     torch.testing.assert_close(SoftContext().score(PRIOR, likelihood()).detach(), expected)
     torch.testing.assert_close(
         SoftContext().log_probs(PRIOR, likelihood()), SoftContext().log_probs(PRIOR.attention, ordinary)
@@ -175,8 +178,10 @@ def test_pathwise_passes_gradcheck_at_fixed_noise(objective: str) -> None:
         generator = torch.Generator().manual_seed(3)
         f = likelihood(values, queries)
         if objective == "hard":
-            return Hard(Pathwise(samples=2))(prior, f, generator=generator).surrogate
-        return Elbo(Pathwise(samples=2))(prior, f, posterior=posterior, generator=generator).surrogate
+            return Hard(Pathwise(samples=2))(AlignmentProblem(prior, f), generator=generator).surrogate
+        return Elbo(Pathwise(samples=2))(
+            AlignmentProblem(prior, f, posterior=posterior), generator=generator
+        ).surrogate
 
     inputs = [random(1, 2, 4, seed=6), VALUES, QUERIES, PRIOR.scale, random(1, 2, 4, seed=7), POSTERIOR.scale]
     assert torch.autograd.gradcheck(bound, [tensor.clone().requires_grad_() for tensor in inputs])
@@ -185,8 +190,8 @@ def test_pathwise_passes_gradcheck_at_fixed_noise(objective: str) -> None:
 REFUSED = {
     "exact": lambda: Exact().score(PRIOR, likelihood()),
     "kmax": lambda: KMax(2).log_probs(PRIOR, likelihood()),
-    "marginal": lambda: Marginal()(PRIOR, likelihood()),
-    "enumerate": lambda: Elbo(Enumerate())(PRIOR, likelihood(), posterior=POSTERIOR),
+    "marginal": lambda: Marginal()(AlignmentProblem(PRIOR, likelihood())),
+    "enumerate": lambda: Elbo(Enumerate())(AlignmentProblem(PRIOR, likelihood(), posterior=POSTERIOR)),
     "positions": lambda: likelihood().everywhere(torch.ones(1, 2, 4, dtype=torch.bool)),
     "predicted positions": lambda: likelihood().log_probs_pairs(*torch.zeros(3, 1, dtype=torch.long)),
 }
@@ -203,7 +208,7 @@ def test_shapes_are_checked() -> None:
     with pytest.raises(ShapeError, match=r"z: .*D=2"):
         likelihood().mixture(torch.zeros(1, 2, 4, dtype=torch.float64))
     with pytest.raises(ShapeError, match="prior: expected shape"):
-        Soft()(PRIOR.attention, likelihood())
+        Soft()(AlignmentProblem(PRIOR.attention, likelihood()))
     with pytest.raises(ShapeError, match="attention"):
         GaussianContext.around(PRIOR.attention, VALUES[:, :3], PRIOR.scale)
 

@@ -112,13 +112,13 @@ def test_external_posterior_smooths_and_fills_rows_without_a_link() -> None:
     assert external_posterior(links, mask).support[0, 0].tolist() == [False, True, True, False]
 
 
-def test_within_conditions_on_the_smaller_support() -> None:
+def test_restricting_conditions_on_the_smaller_support() -> None:
     wide = Categorical.from_probs(torch.tensor([[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]], dtype=DOUBLE))
     support = torch.tensor([[[True, True, False], [False, True, True]]])
-    inside = wide.within(support)
+    inside = wide.restricted(support)
     torch.testing.assert_close(inside.probs.tolist(), [[[0.4, 0.6, 0.0], [0.0, 0.5, 0.5]]])
     assert torch.equal(inside.support, support)
-    assert wide.within(torch.ones_like(support)) is wide
+    assert wide.restricted(torch.ones_like(support)) is wide
 
 
 def test_detach_cuts_the_graph() -> None:

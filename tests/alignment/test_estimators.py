@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Elbo,
     Enumerate,
     GumbelSoftmax,
@@ -31,7 +32,7 @@ def warm_running_mean() -> RunningMean:
     problem = problems.make(11)
     baseline = RunningMean(decay=0.5)
     Hard(Reinforce(baseline=baseline))(
-        problem.prior(), problem.likelihood(), generator=torch.Generator().manual_seed(0)
+        AlignmentProblem(problem.prior(), problem.likelihood()), generator=torch.Generator().manual_seed(0)
     )
     assert baseline.mean != 0
     return baseline

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from latentalign.alignment import ReweightedWakeSleep, TableLikelihood, Vimco
+from latentalign.alignment import AlignmentProblem, ReweightedWakeSleep, TableLikelihood, Vimco
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, Problem
@@ -49,7 +49,7 @@ def test_each_sample_tuple_moves_as_derived_by_hand(objective, by_hand, seed: in
         for positions, chance in all_samples(problem.posterior(), k):
             chosen.positions = positions
             bound = objective(samples=k)(
-                problem.prior(), TableLikelihood(table), posterior=problem.posterior()
+                AlignmentProblem(problem.prior(), TableLikelihood(table), posterior=problem.posterior())
             )
             sample = positions.flatten().tolist()
             expected = by_hand(plain.posterior, plain.prior, logs, sample)
@@ -78,7 +78,7 @@ def test_rws_with_one_sample_has_weight_one() -> None:
     with chosen_samples() as chosen:
         chosen.positions = torch.tensor([[[1]]])
         bound = ReweightedWakeSleep(samples=1)(
-            problem.prior(), TableLikelihood(table), posterior=problem.posterior()
+            AlignmentProblem(problem.prior(), TableLikelihood(table), posterior=problem.posterior())
         )
     found = slopes(problem, table, bound.surrogate.sum())
     torch.testing.assert_close(

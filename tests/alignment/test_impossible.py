@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     Exact,
     KMax,
@@ -46,7 +47,7 @@ class Setting:
 
     def bound(self, objective):
         posterior = self.q if objective.needs_posterior else None
-        return objective(self.p, TableLikelihood(self.logs), posterior=posterior)
+        return objective(AlignmentProblem(self.p, TableLikelihood(self.logs), posterior=posterior))
 
     def slopes(self, value: Tensor) -> list[list[float]]:
         leaves = (self.prior_scores, self.posterior_scores, self.logs)

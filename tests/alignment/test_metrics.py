@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ContextLikelihood,
     Elbo,
@@ -47,7 +48,7 @@ def test_tightness_is_the_divergence_from_the_exact_posterior() -> None:
     loose = tightness(evaluate(problem, Elbo()), prior, f)
     torch.testing.assert_close(loose, problem.posterior().kl(exact_posterior(prior, f)).detach(), **EXACT)
     assert (loose > 0).all()
-    tight = Elbo()(prior, f, posterior=exact_posterior(prior, f))
+    tight = Elbo()(AlignmentProblem(prior, f, posterior=exact_posterior(prior, f)))
     torch.testing.assert_close(tightness(tight, prior, f), torch.zeros_like(loose), **EXACT)
 
 
@@ -129,7 +130,8 @@ def test_a_linear_likelihood_has_no_curvature_and_no_gap() -> None:
     nowhere = proposition1(sure, problem.likelihood(), grid=3)
     torch.testing.assert_close(nowhere.gap, torch.zeros_like(gap.gap))
     torch.testing.assert_close(
-        Marginal()(sure, problem.likelihood()).value, Soft()(sure, problem.likelihood()).value
+        Marginal()(AlignmentProblem(sure, problem.likelihood())).value,
+        Soft()(AlignmentProblem(sure, problem.likelihood())).value,
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ContextLikelihood,
     Elbo,
@@ -160,7 +161,7 @@ def test_elbo_is_below_the_log_marginal_and_touches_it_at_the_exact_posterior(se
         for b in range(2)
     ]
     posterior = Categorical.from_probs(torch.tensor(true, dtype=torch.float64), problem.mask)
-    tight = Elbo()(problem.prior(), problem.likelihood(), posterior=posterior)
+    tight = Elbo()(AlignmentProblem(problem.prior(), problem.likelihood(), posterior=posterior))
     torch.testing.assert_close(tight.value, exact, **EXACT)
     # the gap of any q is its divergence from the exact posterior
     torch.testing.assert_close(exact - bound.value, problem.posterior().kl(posterior).detach(), **EXACT)
@@ -169,7 +170,7 @@ def test_elbo_is_below_the_log_marginal_and_touches_it_at_the_exact_posterior(se
 def test_hard_is_the_elbo_with_the_prior_as_posterior() -> None:
     problem = problems.make(3)
     hard = evaluate(problem, Hard())
-    elbo = Elbo()(problem.prior(), problem.likelihood(), posterior=problem.prior())
+    elbo = Elbo()(AlignmentProblem(problem.prior(), problem.likelihood(), posterior=problem.prior()))
     torch.testing.assert_close(hard.value, elbo.value, **EXACT)
     torch.testing.assert_close(elbo.kl, torch.zeros_like(elbo.kl))
     problems.assert_same_gradients(
@@ -188,10 +189,14 @@ def linear(problem: Problem) -> ContextLikelihood:
 def test_soft_is_exact_when_the_likelihood_is_linear_in_the_alignment() -> None:
     problem = problems.make(4, lengths=(4, 2))
     f = linear(problem)
-    soft, exact = Soft()(problem.prior(), f), Marginal()(problem.prior(), f)
+    soft, exact = (
+        Soft()(AlignmentProblem(problem.prior(), f)),
+        Marginal()(AlignmentProblem(problem.prior(), f)),
+    )
     torch.testing.assert_close(soft.value, exact.value, **EXACT)
     assert (
-        Soft()(problem.prior(), problem.likelihood()).value - evaluate(problem, Marginal()).value
+        Soft()(AlignmentProblem(problem.prior(), problem.likelihood())).value
+        - evaluate(problem, Marginal()).value
     ).abs().min() > 1e-4
 
 
@@ -199,7 +204,11 @@ def test_one_hot_external_posterior_gives_the_complete_data_likelihood() -> None
     problem = problems.make(5, lengths=(3, 2))
     links = torch.zeros(2, 2, 3, dtype=torch.float64)
     links[:, 0, 1] = links[:, 1, 0] = 1
-    bound = Elbo()(problem.prior(), problem.likelihood(), posterior=external_posterior(links, problem.mask))
+    bound = Elbo()(
+        AlignmentProblem(
+            problem.prior(), problem.likelihood(), posterior=external_posterior(links, problem.mask)
+        )
+    )
     plain = problem.plain()
     expected = [
         [math.log(o.prior[i]) + o.log_f[i] for i, o in ((1, plain.output(b, 0)), (0, plain.output(b, 1)))]
@@ -222,12 +231,12 @@ def test_a_sparse_prior_enumerates_its_support_only(normalizer: str) -> None:
         return problem.head(context, query)
 
     f = ContextLikelihood(head, problem.values, problem.queries, problem.targets, width=3)
-    value = Marginal()(prior, f).value
+    value = Marginal()(AlignmentProblem(prior, f)).value
     assert asked == [int(prior.support.sum())]
     tables = [[plain.output(b, t).log_f for t in range(3)] for b in range(2)]
     expected = [[oracles.marginal(probs[b][t], tables[b][t]) for t in range(3)] for b in range(2)]
     torch.testing.assert_close(value.tolist(), expected, **EXACT)
-    bound = Elbo()(prior, f, posterior=problem.posterior())
+    bound = Elbo()(AlignmentProblem(prior, f, posterior=problem.posterior()))
     assert torch.isfinite(bound.kl).all()  # q is conditioned on the prior's support
     assert (bound.value <= value + 1e-12).all()
     assert all(torch.isfinite(slope).all() for slope in problem.gradients(bound.surrogate.sum()).values())
@@ -238,9 +247,9 @@ def test_impossible_positions_of_a_table_do_no_harm_to_the_marginal() -> None:
     scores = torch.zeros(1, 1, 3, dtype=torch.float64, requires_grad=True)
     prior = Categorical.from_scores(scores)
     for bound in (
-        Marginal()(prior, TableLikelihood(logs)),
-        Marginal(prune=0.01)(prior, TableLikelihood(logs)),
-        Wake()(prior, TableLikelihood(logs), posterior=prior),
+        Marginal()(AlignmentProblem(prior, TableLikelihood(logs))),
+        Marginal(prune=0.01)(AlignmentProblem(prior, TableLikelihood(logs))),
+        Wake()(AlignmentProblem(prior, TableLikelihood(logs), posterior=prior)),
     ):
         assert bound.value.item() == pytest.approx(math.log((math.exp(-1) + math.exp(-2)) / 3))
         assert torch.isfinite(bound.log_likelihood).all()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     ContextLikelihood,
     Dirichlet,
     Elbo,
@@ -98,7 +99,8 @@ def test_relaxed_bound_is_the_estimate_minus_the_closed_form_kl(family) -> None:
     prior = family.from_scores(problem.prior_scores, problem.mask)
     posterior = family.from_scores(problem.posterior_scores, problem.mask)
     bound = Elbo(Pathwise(samples=3))(
-        prior, problem.likelihood(), posterior=posterior, generator=torch.Generator().manual_seed(1)
+        AlignmentProblem(prior, problem.likelihood(), posterior=posterior),
+        generator=torch.Generator().manual_seed(1),
     )
     z = posterior.rsample(3, torch.Generator().manual_seed(1))
     expected = problem.likelihood().mixture(z).mean(dim=0) - posterior.kl(prior)
@@ -115,9 +117,11 @@ def test_logistic_normal_bound_passes_gradcheck_at_fixed_noise() -> None:
     def value(prior_scores: Tensor, posterior_scores: Tensor, values: Tensor) -> Tensor:
         f = ContextLikelihood(problem.head, values, problem.queries, problem.targets)
         return Elbo(Pathwise(samples=2))(
-            LogisticNormal.from_scores(prior_scores, problem.mask, scale=0.8),
-            f,
-            posterior=LogisticNormal.from_scores(posterior_scores, problem.mask, scale=1.1),
+            AlignmentProblem(
+                LogisticNormal.from_scores(prior_scores, problem.mask, scale=0.8),
+                f,
+                posterior=LogisticNormal.from_scores(posterior_scores, problem.mask, scale=1.1),
+            ),
             generator=torch.Generator().manual_seed(0),
         ).surrogate
 
@@ -144,9 +148,7 @@ def test_gaussian_latent_gradient_is_that_of_the_closed_form() -> None:
     posterior = Normal(loc, scale)
     f = Quadratic(torch.tensor([[[1.5, 0.25]]], dtype=DOUBLE))
     bound = Elbo(Pathwise())(
-        Normal.standard_like(posterior),
-        f,
-        posterior=posterior,
+        AlignmentProblem(Normal.standard_like(posterior), f, posterior=posterior),
         generator=torch.Generator().manual_seed(0),
     )
     slopes = torch.autograd.grad(bound.surrogate.sum(), (loc, scale))
@@ -164,7 +166,9 @@ def test_gaussian_latent_gradient_is_that_of_the_closed_form() -> None:
 def test_the_jensen_phase_is_hard_attention_by_pathwise_samples() -> None:
     problem = problems.make(0)
     prior = Dirichlet.from_scores(problem.prior_scores, problem.mask)
-    bound = Hard(Pathwise(samples=4))(prior, problem.likelihood(), generator=torch.Generator().manual_seed(2))
+    bound = Hard(Pathwise(samples=4))(
+        AlignmentProblem(prior, problem.likelihood()), generator=torch.Generator().manual_seed(2)
+    )
     z = prior.rsample(4, torch.Generator().manual_seed(2))
     torch.testing.assert_close(bound.value, problem.likelihood().mixture(z).mean(dim=0).detach())
     assert (bound.kl == 0).all()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from latentalign.alignment import Dirichlet, Exact, KMax, Marginal, Sampled, SoftContext
+from latentalign.alignment import AlignmentProblem, Dirichlet, Exact, KMax, Marginal, Sampled, SoftContext
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, Problem
@@ -66,7 +66,7 @@ def test_any_prediction_fits_a_sparse_prior() -> None:
     problem = problems.make(1, lengths=(5, 3))
     prior, f = problem.prior("sparsemax"), problem.likelihood()
     assert (prior.support.sum(dim=-1) < problem.mask.sum(dim=-1)[:, None]).any()
-    exact = Marginal()(prior, f).value
+    exact = Marginal()(AlignmentProblem(prior, f)).value
     torch.testing.assert_close(Exact().score(prior, f).detach(), exact)
     torch.testing.assert_close(KMax(5).score(prior, f).detach(), exact)
     torch.testing.assert_close(KMax(5).log_probs(prior, f), Exact().log_probs(prior, f))

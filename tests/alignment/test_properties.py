@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import pad
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     Elbo,
     Exact,
@@ -184,7 +185,7 @@ def test_relaxed_samples_give_masked_positions_nothing(family: str, problem: Pro
     p, q = (build(scores, problem.mask) for scores in (problem.prior_scores, problem.posterior_scores))
     z = q.rsample(3, seeded())
     assert (z[hidden.expand_as(z)] == 0).all()
-    bound = Elbo(Pathwise())(p, problem.likelihood(), posterior=q, generator=seeded())
+    bound = Elbo(Pathwise())(AlignmentProblem(p, problem.likelihood(), posterior=q), generator=seeded())
     gradients = problem.gradients(bound.surrogate.sum())
     assert (gradients["prior_scores"][hidden] == 0).all()
     assert (gradients["posterior_scores"][hidden] == 0).all()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ContextLikelihood,
     Elbo,
@@ -66,7 +67,9 @@ def test_the_likelihood_loses_no_more_gradient_than_is_reported(prune: float) ->
     problem = problems.make(3, lengths=(8, 5), steps=4, spread=2.0)
     mask = problem.mask[:, None].expand_as(problem.prior_scores)
     table = problem.likelihood().everywhere(mask).detach().requires_grad_()
-    bounds = [Marginal(prune=x)(problem.prior(), TableLikelihood(table)) for x in (0.0, prune)]
+    bounds = [
+        Marginal(prune=x)(AlignmentProblem(problem.prior(), TableLikelihood(table))) for x in (0.0, prune)
+    ]
     # the gradient in log f is the responsibility itself
     exact, found = (torch.autograd.grad(bound.surrogate.sum(), table)[0] for bound in bounds)
     dropped = bounds[1].diagnostics["dropped_mass"]
@@ -91,8 +94,8 @@ class Watched(TableLikelihood):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_positions_that_were_not_looked_at_are_guessed_from_those_that_were(seed: int) -> None:
-    """By plain loops: f is taken to be what it is on average, in logarithms, where it was looked at."""
+def test_positions_that_were_not_evaluated_are_estimated_from_those_that_were(seed: int) -> None:
+    """By plain loops: f is taken to be what it is on average, in logarithms, where it was evaluated."""
     problem = problems.make(seed, lengths=(12,), steps=24, spread=2.0)
     mask = problem.mask[:, None].expand_as(problem.prior_scores)
     likelihood = Watched(problem.likelihood().everywhere(mask).detach())
@@ -103,19 +106,19 @@ def test_positions_that_were_not_looked_at_are_guessed_from_those_that_were(seed
     for step in range(24):
         seen = likelihood.seen[0, step].tolist()
         p, log_f = prior.probs[0, step].tolist(), likelihood.table[0, step].tolist()
-        looks = [value for value, known in zip(log_f, seen, strict=True) if known]
-        usual = sum(looks) / len(looks)
+        known_values = [value for value, known in zip(log_f, seen, strict=True) if known]
+        usual = sum(known_values) / len(known_values)
         joint = [
             probability * math.exp(value if known else usual)
             for probability, value, known in zip(p, log_f, seen, strict=True)
         ]
-        guessed = [value / sum(joint) for value in joint]
-        assert found.responsibilities[0, step].tolist() == pytest.approx(guessed)
+        estimated = [value / sum(joint) for value in joint]
+        assert found.responsibilities[0, step].tolist() == pytest.approx(estimated)
         exact = [probability * math.exp(value) for probability, value in zip(p, log_f, strict=True)]
         exact = [value / sum(exact) for value in exact]
         cut = [value if known else 0.0 for value, known in zip(joint, seen, strict=True)]
         cut = [value / sum(cut) for value in cut]
-        off, off_by_cutting = off + math.dist(guessed, exact), off_by_cutting + math.dist(cut, exact)
+        off, off_by_cutting = off + math.dist(estimated, exact), off_by_cutting + math.dist(cut, exact)
     assert off < off_by_cutting
 
 
@@ -127,9 +130,9 @@ def test_the_likeliest_position_is_kept_however_much_is_pruned() -> None:
     estimator = Enumerate(prune=0.3)
     found = estimator(problem.posterior(), problem.likelihood(), prior=problem.prior())
     assert found.value.item() == pytest.approx(problem.plain().output(0, 0).log_f[best])
-    narrower, dropped = estimator.narrow(problem.posterior())
-    assert narrower.probs[0, 0, best] == 1
-    assert dropped.item() == pytest.approx(1 - posterior.max().item())
+    narrowed = estimator.narrow(problem.posterior())
+    assert narrowed.part.probs[0, 0, best] == 1
+    assert narrowed.dropped.item() == pytest.approx(1 - posterior.max().item())
     bound = evaluate(problem, Marginal(prune=0.9))
     assert torch.isfinite(bound.value).all()
     assert problem.gradients(bound.surrogate.sum())["weight"].abs().max() > 0
@@ -145,7 +148,7 @@ def test_pruned_marginal_asks_for_few_pairs_once_the_prior_is_sharp() -> None:
         return problem.head(context, query)
 
     f = ContextLikelihood(head, problem.values, problem.queries, problem.targets, width=3)
-    Marginal(prune=0.01)(problem.prior(), f)
+    Marginal(prune=0.01)(AlignmentProblem(problem.prior(), f))
     assert sum(count for count, _ in differentiated) < 0.4 * 30 * 6
     assert sum(count for count, graph in differentiated if graph) <= 3 * 6
 
@@ -180,7 +183,9 @@ def test_a_sparse_prior_does_not_follow_to_where_it_is_zero() -> None:
     prior = Categorical.from_probs(torch.tensor([[[0.7, 0.3, 0.0]]], dtype=torch.float64))
     scores = torch.tensor([[[3.0, 2.0, -3.0]]], dtype=torch.float64, requires_grad=True)
     table = TableLikelihood(torch.tensor([[[-1.0, -2.0, -3.0]]], dtype=torch.float64))
-    bound = Elbo(Enumerate(prune=0.1))(prior, table, posterior=Categorical.from_scores(scores))
+    bound = Elbo(Enumerate(prune=0.1))(
+        AlignmentProblem(prior, table, posterior=Categorical.from_scores(scores))
+    )
     assert torch.isfinite(bound.surrogate).all()
     (slope,) = torch.autograd.grad(bound.surrogate.sum(), scores)
     assert torch.isfinite(slope).all()
@@ -197,7 +202,9 @@ def test_what_a_pruned_bound_loses_follows_from_the_mass_it_reports(seed: int, p
     posterior = problem.posterior()
     kept = posterior.truncated(prune).support
     rest = Elbo()(
-        problem.prior(), problem.likelihood(), posterior=posterior.within(posterior.support & ~kept)
+        AlignmentProblem(
+            problem.prior(), problem.likelihood(), posterior=posterior.restricted(posterior.support & ~kept)
+        )
     )
     lost = dropped > 0
     choice = -(dropped * dropped.log() + (1 - dropped) * torch.log1p(-dropped))
@@ -221,14 +228,17 @@ def test_pruning_does_not_miss_a_narrow_density_at_an_unlikely_position() -> Non
 
     targets = torch.zeros(1, 1, dtype=torch.float64)
     f = ContextLikelihood(head, torch.cat([values, spread], dim=-1), torch.zeros(1, 1, 1).double(), targets)
-    dense, pruned = Marginal()(prior, f), Marginal(prune=0.01)(prior, f)
+    dense, pruned = Marginal()(AlignmentProblem(prior, f)), Marginal(prune=0.01)(AlignmentProblem(prior, f))
     assert exact_posterior(prior, f).probs[0, 0, 2] > 0.99
     torch.testing.assert_close(pruned.value, dense.value)
     (exact,) = torch.autograd.grad(dense.surrogate.sum(), scores, retain_graph=True)
     (found,) = torch.autograd.grad(pruned.surrogate.sum(), scores)
     torch.testing.assert_close(found, exact)
     table = TableLikelihood(torch.tensor([[[-3.0, -3.0, 12.0]]], dtype=torch.float64))
-    torch.testing.assert_close(Marginal(prune=0.01)(prior, table).value, Marginal()(prior, table).value)
+    torch.testing.assert_close(
+        Marginal(prune=0.01)(AlignmentProblem(prior, table)).value,
+        Marginal()(AlignmentProblem(prior, table)).value,
+    )
 
 
 @pytest.mark.parametrize("prune", [0.003, 0.2])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     Dirichlet,
     Elbo,
@@ -123,12 +124,12 @@ def test_extreme_scores_stay_finite_with_sparse_priors(normalizer: str, dtype: t
         problem = extreme(seed, dtype)
         prior, f = problem.prior(normalizer), problem.likelihood()
         for bound in (
-            Marginal()(prior, f),
-            Marginal(prune=0.01)(prior, f),
-            Hard()(prior, f),
-            Elbo()(prior, f, posterior=problem.posterior()),
-            Elbo(Enumerate(prune=0.01))(prior, f, posterior=problem.posterior()),
-            Wake()(prior, f, posterior=problem.posterior()),
+            Marginal()(AlignmentProblem(prior, f)),
+            Marginal(prune=0.01)(AlignmentProblem(prior, f)),
+            Hard()(AlignmentProblem(prior, f)),
+            Elbo()(AlignmentProblem(prior, f, posterior=problem.posterior())),
+            Elbo(Enumerate(prune=0.01))(AlignmentProblem(prior, f, posterior=problem.posterior())),
+            Wake()(AlignmentProblem(prior, f, posterior=problem.posterior())),
         ):
             assert_finite(problem, bound)
 
@@ -142,9 +143,13 @@ def test_extreme_scores_stay_finite_in_relaxed_bounds(family: str, dtype: torch.
         posterior = RELAXED[family](problem.posterior_scores, problem.mask)
         assert_finite(
             problem,
-            Elbo(Pathwise(samples=2))(prior, problem.likelihood(), posterior=posterior, generator=seeded()),
+            Elbo(Pathwise(samples=2))(
+                AlignmentProblem(prior, problem.likelihood(), posterior=posterior), generator=seeded()
+            ),
         )
-        assert_finite(problem, Hard(Pathwise())(prior, problem.likelihood(), generator=seeded()))
+        assert_finite(
+            problem, Hard(Pathwise())(AlignmentProblem(prior, problem.likelihood()), generator=seeded())
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     ConfigError,
     ContextLikelihood,
@@ -154,7 +155,9 @@ def test_pruned_sums_are_those_of_a_head_that_has_to_look_twice(
     bounds, slopes = [], []
     for f in (setting.fast, setting.plain):
         prior, posterior = (Categorical.from_scores(3 * part) for part in scores)
-        bounds.append(objective(prior, f, posterior=posterior if objective.needs_posterior else None))
+        bounds.append(
+            objective(AlignmentProblem(prior, f, posterior=posterior if objective.needs_posterior else None))
+        )
         surrogate = bounds[-1].surrogate.sum()
         slopes.append(
             (*torch.autograd.grad(surrogate, scores, retain_graph=True), *setting.gradients(surrogate))
@@ -237,7 +240,7 @@ def test_values_against_plain_loops() -> None:
         (Elbo(), lambda o: oracles.elbo(o.posterior, o.prior, o.log_f)),
     ):
         posterior = problem.posterior() if objective.needs_posterior else None
-        bound = objective(problem.prior(), f, posterior=posterior)
+        bound = objective(AlignmentProblem(problem.prior(), f, posterior=posterior))
         torch.testing.assert_close(bound.value.tolist(), problem.plain().each(oracle))
         (slope,) = torch.autograd.grad(bound.surrogate.sum(), output.weight, retain_graph=True)
         torch.testing.assert_close(slope, problem.plain().gradients(oracle)["weight"])

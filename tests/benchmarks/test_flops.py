@@ -7,7 +7,7 @@ import torch
 from benchmarks.translation.flops import lstm, soft_forward, soft_training
 from torch.utils.flop_counter import FlopCounterMode
 
-from latentalign.alignment import Soft
+from latentalign.alignment import AlignmentProblem, Soft
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch
 from latentalign.translation.model import TranslationModel
@@ -39,7 +39,7 @@ def count(config: ModelConfig) -> float:
     in_place = {torch.ops.aten.addmm_: _in_place}  # which torch's counter does not know
     with FlopCounterMode(display=False, custom_mapping=in_place) as counter:
         problem = model.problem(batch)
-        Soft()(problem.prior, problem.likelihood).surrogate.sum().backward()
+        Soft()(AlignmentProblem(problem.prior, problem.likelihood)).surrogate.sum().backward()
     return float(counter.get_total_flops())
 
 

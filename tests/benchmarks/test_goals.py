@@ -13,7 +13,7 @@ from benchmarks.translation.page import table, write_page
 from benchmarks.translation.peer import _renumber, _stretches, mixed
 from benchmarks.translation.setting import Stopwatch, summary, take_turns
 
-from latentalign.alignment import Marginal
+from latentalign.alignment import AlignmentProblem, Marginal
 from latentalign.translation.config import ModelConfig
 
 
@@ -135,7 +135,7 @@ def test_the_model_of_growth_looks_trained() -> None:
     config = ModelConfig(embedding_size=32, memory_size=64, decoder_size=256, attention_size=32)
     model = AsIfTrained(config, source_size=500, target_size=500, needs_posterior=True).eval()
     problem = model.problem(_batch(2, 20, 500), with_posterior=True)
-    bound = Marginal(prune=0.02)(problem.prior, problem.likelihood)
+    bound = Marginal(prune=0.02)(AlignmentProblem(problem.prior, problem.likelihood))
     assert 0.5 < float(bound.diagnostics["prior_entropy"].mean()) < 1.1
     assert 0.5 < float(problem.posterior.entropy().detach().mean()) < 1.1
     assert float(bound.value.exp().mean()) > 0.4

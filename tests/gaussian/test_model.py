@@ -56,12 +56,7 @@ def test_importance_sampling_finds_the_marginal_of_a_plain_integral() -> None:
     truth = (log_f + log_prior.view(-1, 1, 1)).logsumexp(dim=0) + math.log(16 / 4000)
     found = importance_log_marginal(problem, 20000, generator=torch.Generator().manual_seed(0), chunk=5000)
     torch.testing.assert_close(found, truth, atol=0.03, rtol=0)
-    bound = Elbo(Pathwise(2000))(
-        problem.prior,
-        problem.likelihood,
-        posterior=problem.posterior,
-        generator=torch.Generator().manual_seed(0),
-    )
+    bound = Elbo(Pathwise(2000))(problem, generator=torch.Generator().manual_seed(0))
     assert bool((bound.value < truth).all())
 
 

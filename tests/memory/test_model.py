@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from latentalign.alignment import Categorical, Elbo, Exact, Marginal, Soft, SoftContext
+from latentalign.alignment import AlignmentProblem, Categorical, Elbo, Exact, Marginal, Soft, SoftContext
 from latentalign.alignment.registry import build_objective
 from latentalign.errors import UserError
 from latentalign.memory.config import MemoryModelConfig
@@ -38,7 +38,7 @@ def build(needs_posterior: bool = False, **options: Any) -> MemoryModel:
 
 def loss_of(model: MemoryModel, batch: Batch, objective: Any) -> torch.Tensor:
     problem = model.problem(batch, with_posterior=objective.needs_posterior)
-    bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
+    bound = objective(problem)
     penalty = 0.0 if problem.penalty is None else problem.penalty
     return (penalty - bound.surrogate).mean()
 
@@ -49,11 +49,13 @@ def test_one_by_one_is_the_same_as_in_a_batch(kind: str) -> None:
     numbers = [3, 40, 90]
     together = model.problem(DATA.collate(numbers), with_posterior=True)
     log_probs = Exact().log_probs(together.prior, together.likelihood)
-    soft = Soft()(together.prior, together.likelihood).value
+    soft = Soft()(AlignmentProblem(together.prior, together.likelihood)).value
     for row, number in enumerate(numbers):
         alone = model.problem(DATA.collate([number]), with_posterior=True)
         torch.testing.assert_close(Exact().log_probs(alone.prior, alone.likelihood)[0], log_probs[row])
-        torch.testing.assert_close(Soft()(alone.prior, alone.likelihood).value[0], soft[row])
+        torch.testing.assert_close(
+            Soft()(AlignmentProblem(alone.prior, alone.likelihood)).value[0], soft[row]
+        )
         torch.testing.assert_close(alone.posterior.entropy()[0], together.posterior.entropy()[row])
 
 
@@ -91,8 +93,8 @@ def test_every_objective_moves_the_model(kind: str, objective: Any) -> None:
 def test_relaxed_and_bounded(kind: str) -> None:
     model = build(needs_posterior=True, **KINDS[kind]).eval()
     problem = model.problem(DATA.collate(list(range(8))), with_posterior=True)
-    marginal = Marginal()(problem.prior, problem.likelihood).value
-    elbo = Elbo()(problem.prior, problem.likelihood, posterior=problem.posterior).value
+    marginal = Marginal()(AlignmentProblem(problem.prior, problem.likelihood)).value
+    elbo = Elbo()(problem).value
     assert bool((elbo <= marginal + 1e-5).all())
 
 
@@ -177,7 +179,7 @@ def test_observed_facts_give_the_joint_likelihood() -> None:
         slots = batch.mask.shape[1]
         told = hop_targets(batch.support, model.config.hops)
         value = told[:, -1] if model.config.latent == "last" else told[:, 0] * slots + told[:, 1]
-        bound = Elbo()(problem.prior, problem.likelihood, posterior=problem.posterior)
+        bound = Elbo()(problem)
         joint = problem.likelihood.at(value[None, :, None]) + problem.prior.log_prob(value[None, :, None])
         torch.testing.assert_close(bound.value, joint[0])
 

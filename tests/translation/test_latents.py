@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
     Categorical,
     Elbo,
     GaussianContext,
@@ -49,7 +50,7 @@ def losses(model: test_model.TranslationModel, batch: Batch) -> Tensor:
     assert isinstance(prior, GaussianContext)
     assert isinstance(posterior, GaussianContext)
     bound = problem.likelihood.mixture(posterior.loc + posterior.scale) - posterior.kl(prior)
-    return torch.stack([bound, Soft()(prior, problem.likelihood).surrogate])
+    return torch.stack([bound, Soft()(AlignmentProblem(prior, problem.likelihood)).surrogate])
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
@@ -108,7 +109,8 @@ def test_soft_is_the_ordinary_model_with_the_same_weights() -> None:
     batch = make_batch(SOURCES, TARGETS)
     one, other = (model.problem(batch, with_posterior=True) for model in (gaussian, ordinary))
     torch.testing.assert_close(
-        Soft()(one.prior, one.likelihood).value, Soft()(other.prior, other.likelihood).value
+        Soft()(AlignmentProblem(one.prior, one.likelihood)).value,
+        Soft()(AlignmentProblem(other.prior, other.likelihood)).value,
     )
     torch.testing.assert_close(one.prior.alignment_entropy(), other.prior.alignment_entropy())
     torch.testing.assert_close(one.posterior.alignment_probs(), other.posterior.alignment_probs())
@@ -138,12 +140,7 @@ def test_q_learns_while_theta_stands_still() -> None:
 
     def bound() -> Tensor:
         problem = model.problem(batch, with_posterior=True)
-        value = Elbo(Pathwise(samples=8))(
-            problem.prior,
-            problem.likelihood,
-            posterior=problem.posterior,
-            generator=torch.Generator().manual_seed(1),
-        )
+        value = Elbo(Pathwise(samples=8))(problem, generator=torch.Generator().manual_seed(1))
         return (value.surrogate * problem.weights).sum()
 
     before, optimizer = bound().item(), torch.optim.Adam(model.phi(), lr=0.05)

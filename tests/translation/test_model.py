@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from latentalign.alignment import Elbo, Exact, Marginal, Soft
+from latentalign.alignment import AlignmentProblem, Elbo, Exact, Marginal, Soft
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import Batch, make_batch
 from latentalign.translation.model import TranslationModel
@@ -32,8 +32,8 @@ def tiny_model(**changes: object) -> TranslationModel:
 def losses(model: TranslationModel, batch: Batch) -> Tensor:
     """ELBO and soft bound at every target position, [2,B,T]."""
     problem = model.problem(batch, with_posterior=True)
-    elbo = Elbo()(problem.prior, problem.likelihood, posterior=problem.posterior)
-    soft = Soft()(problem.prior, problem.likelihood)
+    elbo = Elbo()(problem)
+    soft = Soft()(AlignmentProblem(problem.prior, problem.likelihood))
     return torch.stack([elbo.surrogate, soft.surrogate])
 
 
@@ -119,14 +119,21 @@ def test_input_feeding_gradients_are_those_of_stepping(layers: int) -> None:
         model.zero_grad()
         if fast:
             problem = model.problem(batch)
-            total = (Soft()(problem.prior, problem.likelihood).surrogate * batch.target_mask).sum()
+            total = (
+                Soft()(AlignmentProblem(problem.prior, problem.likelihood)).surrogate * batch.target_mask
+            ).sum()
         else:
             memory = model.encode(batch.source, batch.source_mask)
             state, total = memory.start, torch.zeros((), dtype=torch.float64)
             for number in range(batch.target.shape[1]):
                 prior, queries, state = model.step(memory, state, batch.target_input[:, number])
                 one = model.likelihood(memory, queries, batch.target[:, number, None])
-                total = total + (Soft()(prior, one).surrogate[:, 0] * batch.target_mask[:, number]).sum()
+                total = (
+                    total
+                    + (
+                        Soft()(AlignmentProblem(prior, one)).surrogate[:, 0] * batch.target_mask[:, number]
+                    ).sum()
+                )
         total.backward()
         gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
     assert "decoder.lstm.weight_hh_l0" in gradients[0]
@@ -194,7 +201,7 @@ def test_dropout_is_off_in_evaluation_and_follows_the_seed_in_training() -> None
     def marginal(seed: int) -> Tensor:
         torch.manual_seed(seed)
         problem = model.problem(batch)
-        return Marginal()(problem.prior, problem.likelihood).value
+        return Marginal()(AlignmentProblem(problem.prior, problem.likelihood)).value
 
     torch.testing.assert_close(marginal(1), marginal(1))
     assert not torch.allclose(marginal(1), marginal(2))

@@ -3,10 +3,11 @@ import math
 import pytest
 import torch
 
+from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.registry import build_objective, parse_inference
 from latentalign.vqa.config import VqaModelConfig
 from latentalign.vqa.dataset import VqaBatch
-from latentalign.vqa.measures import exact_posterior, measure_batch
+from latentalign.vqa.measures import measure_batch
 from latentalign.vqa.model import Posterior, VqaModel
 
 CONFIG = VqaModelConfig(
@@ -107,7 +108,7 @@ def test_parameters_are_split_and_the_posterior_leaves_theta_alone():
 def test_every_categorical_objective_gives_gradients(objective):
     model, chosen = make_model(), build_objective(objective)
     problem = model.problem(make_batch(), with_posterior=chosen.needs_posterior)
-    bound = chosen(problem.prior, problem.likelihood, posterior=problem.posterior)
+    bound = chosen(problem)
     assert bound.surrogate.shape == (2, 1)
     (-bound.surrogate.sum()).backward()
     theta = [p.grad for p in model.theta() if p.grad is not None]
@@ -158,7 +159,7 @@ def test_gold_regions_are_looked_for_by_prior_posterior_and_network():
     batch.gold[0, problem.prior.mode()[0, 0]] = True
     batch.gold[1, problem.posterior.mode()[1, 0]] = True
     found = measure_batch(batch, problem, parse_inference("exact"))
-    exact = exact_posterior(problem).argmax(-1)[:, 0]
+    exact = exact_posterior(problem.prior, problem.likelihood).alignment_probs().argmax(-1)[:, 0]
     hits = batch.gold[torch.arange(2), exact].sum().item()
     assert found["posterior_gold"] == (100.0 * hits, 2)
     assert found["prior_gold"][0] >= 100
@@ -170,7 +171,7 @@ def test_gold_regions_are_looked_for_by_prior_posterior_and_network():
 def test_the_exact_posterior_is_bayes_rule():
     model, batch = make_model(), make_batch()
     problem = model.problem(batch)
-    posterior = exact_posterior(problem)
+    posterior = exact_posterior(problem.prior, problem.likelihood).alignment_probs()
     assert posterior.sum(-1).flatten().tolist() == pytest.approx([1.0, 1.0])
     assert (posterior[0, 0, 3:] == 0).all()
     prior = problem.prior.probs[1, 0].tolist()

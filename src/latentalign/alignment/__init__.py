@@ -7,7 +7,7 @@ from latentalign.alignment.attention import AttentionOutput, LatentAttention
 from latentalign.alignment.bound import Bound
 from latentalign.alignment.context import GaussianContext, VectorLikelihood
 from latentalign.alignment.continuous import Dirichlet, LogisticNormal, Normal
-from latentalign.alignment.distributions import Categorical, Latent, external_posterior
+from latentalign.alignment.distributions import Categorical, external_posterior
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
 from latentalign.alignment.estimators import (
     Enumerate,
@@ -21,6 +21,7 @@ from latentalign.alignment.estimators import (
     SoftBaseline,
 )
 from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.latent import DiscreteLatent, Latent
 from latentalign.alignment.likelihood import ContextLikelihood, Likelihood, TableLikelihood
 from latentalign.alignment.metrics import (
     alignment_error_rate,
@@ -59,6 +60,7 @@ __all__ = [
     "ConfigError",
     "ContextLikelihood",
     "Dirichlet",
+    "DiscreteLatent",
     "Dot",
     "Elbo",
     "Enumerate",

@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_shapes
-from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.likelihood import ContextLikelihood, Head
+from latentalign.alignment.latent import Latent
+from latentalign.alignment.likelihood import ContextLikelihood, Head, Likelihood
 from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.objectives import Objective
 from latentalign.alignment.prediction import Predictor
+from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import (
     Config,
     build_distribution,
@@ -112,14 +113,15 @@ class LatentAttention(nn.Module):
                     "targets=, or call eval() first to predict"
                 )
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
-            bound = self.objective(prior, f, posterior=posterior, generator=generator)
+            bound = self.objective(_problem(prior, f, weights, posterior), generator=generator)
             return AttentionOutput(
                 prior.mean(), prior, posterior, -_weighted_mean(bound.surrogate, weights), bound
             )
         posterior = None
         if targets is not None:
             posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
-            if posterior is None and isinstance(prior, Categorical):
+            prior = _problem(prior, f, weights).prior  # knows which steps are real
+            if posterior is None and prior.is_discrete:
                 posterior = exact_posterior(prior, f)
         log_probs = self.predictor.log_probs(prior, f, generator=generator) if f.has_logits else None
         nll = None if targets is None else -self.predictor.score(prior, f, generator=generator)
@@ -133,9 +135,15 @@ class LatentAttention(nn.Module):
             scores = self.inference_network(queries, memory, targets)
         if scores is None:
             return None
-        posterior = self.distribution(scores, mask)
-        # a sparse normaliser is the prior's own: q must be able to move to every position
-        return Categorical.from_scores(scores, mask) if isinstance(posterior, Categorical) else posterior
+        return self.distribution(scores, mask).with_full_support(scores, mask)
+
+
+def _problem(
+    prior: Latent, likelihood: Likelihood, weights: Tensor | None, posterior: Latent | None = None
+) -> AlignmentProblem:
+    if weights is None:
+        return AlignmentProblem(prior, likelihood, posterior=posterior)
+    return AlignmentProblem(prior, likelihood, weights, posterior)
 
 
 def _weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from latentalign.alignment.distributions import Latent
+from latentalign.alignment.latent import Latent
 
 
 @dataclass(frozen=True)

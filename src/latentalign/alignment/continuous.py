@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.distributions import ContinuousLatent, Latent, check_family, check_finite
+from latentalign.alignment.distributions import check_finite
 from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.latent import ContinuousLatent, Latent
 from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
 
 # exp(scores) of a Dirichlet is kept within e^±10: beyond it, gammas and digammas lose their digits
@@ -61,7 +62,7 @@ class Dirichlet(ContinuousLatent):
         return normaliser + (total - count) * total.digamma() - self._sum((alpha - 1) * alpha.digamma())
 
     def kl(self, other: Latent) -> Tensor:
-        check_family(self, other)
+        self.check_family(other)
         assert isinstance(other, Dirichlet)
         mine = self.concentration.masked_fill(~self.mask, 1.0)
         theirs = other.concentration.masked_fill(~self.mask, 1.0)
@@ -143,7 +144,7 @@ class LogisticNormal(ContinuousLatent):
         return _discrete_entropy(self.mean())
 
     def kl(self, other: Latent) -> Tensor:
-        check_family(self, other)
+        self.check_family(other)
         assert isinstance(other, LogisticNormal)
         precision, variance = other.scale**-2, self.scale**2
         weight = other._sum(precision)
@@ -203,7 +204,7 @@ class Normal(ContinuousLatent):
         return self.entropy()
 
     def kl(self, other: Latent) -> Tensor:
-        check_family(self, other)
+        self.check_family(other)
         assert isinstance(other, Normal)
         ratio = (self.scale / other.scale) ** 2
         shift = ((self.loc - other.loc) / other.scale) ** 2

@@ -1,65 +1,27 @@
-"""What objectives ask of a latent variable, and the categorical alignment.
+"""The categorical alignment: every step has a position of its own, independent of the others.
 
-Batch shape is [B,T]; the event axis (S positions, or D features) is last; samples come first: [K,B,T,…].
-The continuous families (Dirichlet, logistic-normal, Gaussian) are in `continuous.py`.
+What a latent has to answer is in `latent.py`, alignments that remember are in `chain.py`, and the continuous families
+(Dirichlet, logistic-normal, Gaussian) in `continuous.py`.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from latentalign.alignment.checks import check_count, check_positive, check_shapes
-from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
-from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
-
-
-class Latent(ABC):
-    """What objectives ask of a latent variable's distribution."""
-
-    is_discrete: bool = False
-    family: str  # a word for messages
-
-    @property
-    @abstractmethod
-    def shape(self) -> torch.Size:
-        """[B,T,S] (or [B,T,D])."""
-
-    @abstractmethod
-    def mean(self) -> Tensor:
-        """E[z], [B,T,S]."""
-
-    @abstractmethod
-    def kl(self, other: "Latent") -> Tensor:
-        """KL[self ‖ other] in nats, [B,T]."""
-
-    def alignment_probs(self) -> Tensor:
-        """The discrete alignment that E[z] implies, [B,T,S]: what links and pictures are read from."""
-        return self.mean()
-
-    @abstractmethod
-    def alignment_entropy(self) -> Tensor:
-        """Entropy of `alignment_probs` in nats, [B,T]: what tables report."""
-
-    @abstractmethod
-    def detach(self) -> "Latent":
-        """The same distribution, cut off from the graph."""
-
-
-class ContinuousLatent(Latent):
-    """A latent that can be sampled with gradients (pathwise)."""
-
-    family = "relaxed"
-
-    @abstractmethod
-    def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Reparameterised samples [K,B,T,S]."""
-
-    @abstractmethod
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Log density of z [K,B,T,S]: [K,B,T]."""
+from latentalign.alignment.errors import ConfigError, NonFiniteError
+from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms, Marginalised
+from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.masks import (
+    expand_mask,
+    largest,
+    masked_log_softmax,
+    masked_logsumexp,
+    zero_where_masked,
+)
+from latentalign.alignment.pruning import marginalise_pruned
 
 
 def check_finite(name: str, values: Tensor) -> None:
@@ -72,7 +34,7 @@ def check_finite(name: str, values: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class Categorical(Latent):
+class Categorical(DiscreteLatent):
     """A one-hot alignment. Build it with `from_scores` or `from_probs`.
 
     Example:
@@ -83,7 +45,6 @@ class Categorical(Latent):
 
     log_probs: Tensor  # [B,T,S], −inf off the support
     support: Tensor  # [B,T,S] bool: where the probability may be above 0
-    is_discrete = True
     family = "categorical"
 
     @property
@@ -135,20 +96,42 @@ class Categorical(Latent):
         """The likeliest position, [B,T]."""
         return self.log_probs.argmax(dim=-1)
 
-    def entropy(self) -> Tensor:
-        return -(self.probs * zero_where_masked(self.log_probs, self.support)).sum(dim=-1)
+    def log_terms(self) -> LogTerms:
+        return LogTerms(self.free_scores(), self.support)
 
-    def alignment_entropy(self) -> Tensor:
-        return self.entropy()
+    def expect(self, terms: LogTerms) -> Tensor:
+        expected = (self.probs * terms.nodes).sum(dim=-1)
+        if terms.pairs is None and terms.sources is None:
+            return expected
+        before = torch.cat([torch.zeros_like(self.probs[:, :1]), self.probs[:, :-1]], dim=1)  # [B,T,S]
+        if terms.pairs is not None:
+            expected = expected + (torch.matmul(before, terms.pairs) * self.probs).sum(dim=-1)
+        if terms.sources is not None:
+            expected = expected + (before * terms.sources).sum(dim=-1)
+        return expected if terms.steps is None else zero_where_masked(expected, terms.steps)
 
-    def kl(self, other: Latent) -> Tensor:
-        check_family(self, other)
-        assert isinstance(other, Categorical)
-        ratio = zero_where_masked(self.log_probs - other.log_probs, self.support & other.support)
-        divergence = (self.probs * ratio).sum(dim=-1)
-        # mass where the other has none makes the divergence infinite
-        outside = (self.support & ~other.support).any(dim=-1)
-        return divergence.masked_fill(outside, torch.inf)
+    def marginalise(self, log_f: Tensor) -> Marginalised:
+        joint = self.log_probs + log_f
+        value = masked_logsumexp(joint, self.support)  # [B,T]
+        posterior = partial(self.detach().posterior, joint.detach(), value.detach())
+        return Marginalised(value, log_f.detach(), posterior)
+
+    def posterior(self, joint: Tensor, value: Tensor) -> "Categorical":
+        """p f / Σ p f from log p f [B,T,S] and the sum's log [B,T].
+
+        Where no position can give the output (the sum is 0) nothing is learnt, and the prior remains.
+        """
+        log_probs = torch.where((value > -torch.inf)[..., None], joint - value[..., None], self.log_probs)
+        possible = self.support & (log_probs > -torch.inf)
+        return Categorical(log_probs.masked_fill(~possible, -torch.inf), possible)
+
+    def marginalise_pruned(self, likelihood: Likelihood, prune: float) -> Marginalised:
+        found = marginalise_pruned(self.log_probs, self.support, likelihood, prune)
+        posterior = partial(self.detach().posterior, found.log_joint, found.log_joint.logsumexp(dim=-1))
+        return Marginalised(found.surrogate, found.log_f, posterior, found.evaluated, found.dropped)
+
+    def predictive(self, likelihood: Likelihood, *, keep: int | None = None) -> "Categorical":
+        return self if keep is None else self.restricted(self.support & largest(self.log_probs, keep))
 
     def sample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Positions, long [K,B,T]."""
@@ -177,20 +160,31 @@ class Categorical(Latent):
         gumbel = -(-uniform.clamp_min(tiny).log()).clamp_min(tiny).log()
         return masked_log_softmax((self.log_probs + gumbel) / temperature, self.support.expand(shape)).exp()
 
-    def within(self, support: Tensor) -> "Categorical":
+    def within(self, prior: Latent) -> "Categorical":
+        return self.restricted(prior.discrete("prior:", instead="build both with the same class").support)
+
+    def restricted(self, support: Tensor) -> "Categorical":
         """Condition on a smaller support [B,T,S] (a sparse prior's): positions outside it get 0."""
         if support is self.support or bool((support | ~self.support).all()):
             return self
         both = self.support & support
         # a row that shares no position keeps the prior's support, evenly: the bound stays finite
         both = both | (support & ~both.any(dim=-1, keepdim=True))
-        scores = self.log_probs.masked_fill(~self.support, 0.0)
-        return Categorical(masked_log_softmax(scores, both), both)
+        return Categorical(masked_log_softmax(self.free_scores(), both), both)
 
     def truncated(self, least: float) -> "Categorical":
-        """Condition on the positions of probability above `least`, and always on the likeliest."""
         likely = self.probs.detach() > least
-        return self.within(likely.scatter(-1, self.mode()[..., None], True))
+        return self.restricted(likely.scatter(-1, self.mode()[..., None], True))
+
+    def free_scores(self) -> Tensor:
+        return zero_where_masked(self.log_probs, self.support)
+
+    def by_scores(self, scores: Tensor) -> "Categorical":
+        return Categorical.from_scores(scores, self.support)
+
+    def with_full_support(self, scores: Tensor, mask: Tensor | None) -> "Categorical":
+        # a sparse normaliser is the prior's own: q must be able to move to every position
+        return Categorical.from_scores(scores, mask)
 
     def detach(self) -> "Categorical":
         return Categorical(self.log_probs.detach(), self.support)
@@ -226,16 +220,3 @@ def _sparse_normalizer(name: str):  # type: ignore[no-untyped-def]
             f"normalizer: expected softmax, sparsemax or entmax15, received {name!r}; try softmax"
         )
     return choices[name]
-
-
-def check_family(mine: Latent, other: Latent) -> None:
-    if type(mine) is not type(other):
-        raise ConfigError(
-            f"posterior and prior: expected distributions of one family, received {type(mine).__name__} and "
-            f"{type(other).__name__}; build both with the same class"
-        )
-    if mine.shape != other.shape:
-        raise ShapeError(
-            f"posterior: expected shape {list(other.shape)} as the prior's, received {list(mine.shape)}; "
-            "check that both see the same memory"
-        )

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.alignment.checks import check_count, check_fraction, check_positive
-from latentalign.alignment.distributions import Categorical, ContinuousLatent, Latent
 from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms
 from latentalign.alignment.likelihood import Likelihood, TableLikelihood
 
 
@@ -24,6 +24,33 @@ class Expectation:
     surrogate: Tensor  # [B,T]
 
 
+@dataclass(frozen=True)
+class Narrowed:
+    """What an estimator puts in the place of a distribution d: d itself, unless it prunes."""
+
+    part: Latent
+    dropped: Tensor | None = None  # [B,T]: the probability that d has outside its part
+    whole: DiscreteLatent | None = None  # d, where the part is smaller
+
+    def towards_the_whole(self, prior: Latent) -> Tensor | float:
+        """0, with the gradient that takes the prior from E_part[log p] to E_d[log p]."""
+        if self.whole is None:
+            return 0.0
+        terms = prior.discrete("prior:", instead="build prior and posterior with the same class").log_terms()
+        part = self.part.discrete("posterior:", instead="build prior and posterior with the same class")
+        pull = self.whole.detach().expect(terms) - part.detach().expect(terms)
+        return pull - pull.detach()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What many estimates of one likelihood under different d share."""
+
+    estimator: "Estimator"  # for the estimates without a graph in f
+    without_graph: Likelihood
+    with_graph: Likelihood
+
+
 class Baseline(ABC):
     """A control variate B for REINFORCE; constant in the sample it is subtracted from."""
 
@@ -31,7 +58,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def __call__(self, log_f: Tensor, prior: Latent, likelihood: Likelihood) -> Tensor:
-        """B for each of the samples' log f [K,B,T]; broadcasts to [K,B,T], without a graph."""
+        """B of every step for the samples' log f [K,B,T]; broadcasts to [K,B,T], without a graph."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +126,13 @@ class Estimator(ABC):
     ) -> Expectation:
         """Estimate; `prior` is what baselines look at (for hard attention it is `distribution` itself)."""
 
-    def narrow(self, distribution: Latent) -> tuple[Latent, Tensor | None]:
-        """What to put in the place of d for the estimator's sake, and the probability [B,T] that d loses by it.
+    def narrow(self, distribution: Latent) -> Narrowed:
+        """What to put in the place of d for the estimator's sake."""
+        return Narrowed(distribution)
 
-        The same d and None, unless the estimator prunes.
-        """
-        return distribution, None
-
-    def prepare(self, likelihood: Likelihood, support: Tensor) -> Likelihood:
-        """What many calls with different d may share; nothing unless the estimator enumerates."""
-        return likelihood
+    def prepare(self, likelihood: Likelihood, support: Tensor) -> Prepared:
+        """Evaluate what many calls with different d on one support may share; nothing unless it enumerates."""
+        return Prepared(self, likelihood.detach(), likelihood)
 
 
 @dataclass(frozen=True)
@@ -133,59 +157,31 @@ class Enumerate(Estimator):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        distribution, _ = self.narrow(distribution)
-        log_f = likelihood.everywhere(distribution.support)  # [B,T,S]
-        value = (distribution.probs * log_f).sum(dim=-1)
+        part = _discrete(self.narrow(distribution).part, "enumerate")
+        log_f = likelihood.everywhere(part.support)  # [B,T,S]
+        value = part.expect(LogTerms(log_f, part.support))
         return Expectation(value.detach(), value)
 
-    def narrow(self, distribution: Latent) -> tuple[Categorical, Tensor | None]:
-        whole = _categorical(distribution, "enumerate")
+    def narrow(self, distribution: Latent) -> Narrowed:
+        whole = _discrete(distribution, "enumerate")
         if self.prune == 0:
-            return whole, None
+            return Narrowed(whole)
         part = whole.truncated(self.prune)
-        return part, whole.probs.detach().masked_fill(part.support, 0.0).sum(dim=-1)
+        probs = whole.alignment_probs().detach()
+        return Narrowed(part, probs.masked_fill(part.support, 0.0).sum(dim=-1), whole)
 
-    def prepare(self, likelihood: Likelihood, support: Tensor) -> Likelihood:
-        if self.prune > 0:
-            return _TableWithoutGraph(likelihood, support)
-        return TableLikelihood(likelihood.everywhere(support))
-
-
-class _TableWithoutGraph(Likelihood):
-    """A likelihood that, detached, is a table made once; with a graph only the pairs asked for are evaluated."""
-
-    def __init__(self, inner: Likelihood, support: Tensor) -> None:
-        self.inner, self.support = inner, support
-
-    @property
-    def shape(self) -> torch.Size | None:
-        return self.inner.shape
-
-    @property
-    def is_probability(self) -> bool:
-        return self.inner.is_probability
-
-    def upper_bound(self, positions: Tensor) -> Tensor:
-        return self.inner.upper_bound(positions)
-
-    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        return self.inner.pairs(example, step, position)
-
-    def everywhere(self, mask: Tensor) -> Tensor:
-        return self.inner.everywhere(mask)
-
-    def mixture(self, z: Tensor) -> Tensor:
-        return self.inner.mixture(z)
-
-    def detach(self) -> TableLikelihood:
-        with torch.no_grad():
-            return TableLikelihood(self.inner.everywhere(self.support))
+    def prepare(self, likelihood: Likelihood, support: Tensor) -> Prepared:
+        # with all values of f in a table nothing is gained by pruning
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.prune == 0):
+            table = TableLikelihood(likelihood.everywhere(support))
+        return Prepared(Enumerate(), table.detach(), table if self.prune == 0 else likelihood)
 
 
 @dataclass(frozen=True)
 class Reinforce(Estimator):
     """∇log f + (log f − B) ∇log d(z) over samples z ~ d: unbiased; K evaluations of f, and the baseline's.
 
+    Where steps are a sequence, the reward of the choice at step t is the sum of log f − B from t on.
     Reference: Williams 1992; the soft baseline is the paper's equation 1.
     """
 
@@ -208,10 +204,11 @@ class Reinforce(Estimator):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        distribution = _categorical(distribution, "reinforce")
+        distribution = _discrete(distribution, "reinforce")
         positions = distribution.sample(self.samples, generator)  # [K,B,T]
         log_f = likelihood.at(positions)
-        advantage = log_f.detach() - self.baseline(log_f, prior, likelihood)
+        rewards = log_f.detach() - self.baseline(log_f, prior, likelihood)
+        advantage = distribution.dependence.rewards_to_go(rewards)
         score = advantage * distribution.log_prob(positions)
         surrogate = (log_f + score - score.detach()).mean(dim=0)
         return Expectation(surrogate.detach(), surrogate)
@@ -239,7 +236,7 @@ class GumbelSoftmax(Estimator):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        distribution = _categorical(distribution, "gumbel")
+        distribution = _discrete(distribution, "gumbel")
         z = distribution.relaxed_sample(self.samples, self.temperature, generator)  # [K,B,T,S]
         value = likelihood.mixture(z).mean(dim=0)
         return Expectation(value.detach(), value)
@@ -262,19 +259,10 @@ class Pathwise(Estimator):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        if not isinstance(distribution, ContinuousLatent):
-            raise ConfigError(
-                "estimator: pathwise expected a continuous latent (Dirichlet, LogisticNormal, Normal), "
-                f"received {type(distribution).__name__}; use enumerate, reinforce or gumbel"
-            )
-        value = likelihood.mixture(distribution.rsample(self.samples, generator)).mean(dim=0)
+        latent = distribution.continuous("estimator: pathwise", instead="use enumerate, reinforce or gumbel")
+        value = likelihood.mixture(latent.rsample(self.samples, generator)).mean(dim=0)
         return Expectation(value.detach(), value)
 
 
-def _categorical(distribution: Latent, name: str) -> Categorical:
-    if not isinstance(distribution, Categorical):
-        raise ConfigError(
-            f"estimator: {name} expected a categorical alignment, received {type(distribution).__name__}; "
-            "use pathwise for continuous latents"
-        )
-    return distribution
+def _discrete(distribution: Latent, name: str) -> DiscreteLatent:
+    return distribution.discrete(f"estimator: {name}", instead="use pathwise for continuous latents")

@@ -1,4 +1,8 @@
-"""Objectives from K importance-weighted samples of q: reweighted wake-sleep and VIMCO."""
+"""Objectives from K importance-weighted samples of q: reweighted wake-sleep and VIMCO.
+
+A weight belongs to what hangs together: to one step of independent steps, to the whole sequence of a chain. There the
+bound of every prefix is computed, and a step reports what it adds; over the steps this is the bound of the sequence.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +12,11 @@ from torch import Tensor
 
 from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count
-from latentalign.alignment.distributions import Categorical, Latent
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.dependence import Dependence
+from latentalign.alignment.latent import DiscreteLatent
 from latentalign.alignment.masks import logsumexp, zero_where_masked
-from latentalign.alignment.objectives import Objective, categorical_only
+from latentalign.alignment.objectives import Objective, discrete_only
+from latentalign.alignment.problem import AlignmentProblem
 
 # nats below the least likely of the other samples: what VIMCO's learning signal takes log 0 for
 FAR_BELOW = 20.0
@@ -34,14 +39,8 @@ class ReweightedWakeSleep(Objective):
     def needs_posterior(self) -> bool:
         return True
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        drawn = _importance_samples(self, prior, likelihood, posterior, generator)
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        drawn = _importance_samples(self, problem, generator)
         surrogate = drawn.average(drawn.log_joint + drawn.log_q)
         return drawn.bound(surrogate - surrogate.detach())
 
@@ -65,14 +64,8 @@ class Vimco(Objective):
     def needs_posterior(self) -> bool:
         return True
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        drawn = _importance_samples(self, prior, likelihood, posterior, generator)
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        drawn = _importance_samples(self, problem, generator)
         log_weights = drawn.log_joint - drawn.log_q  # [K,B,T]; here q's own gradient belongs to the weights
         with torch.no_grad():
             finite = _without_impossible(log_weights)
@@ -99,13 +92,14 @@ def _without_impossible(log_weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """K samples of q with their log weights."""
+    """K samples of q with their log weights: of every prefix where steps are a sequence, else of every step."""
 
     log_joint: Tensor  # [K,B,T]: log p(z) + log f
     log_q: Tensor  # [K,B,T]
-    log_f: Tensor  # [K,B,T]
-    prior: Categorical
-    posterior: Categorical
+    log_f: Tensor  # [K,B,T], of the step
+    prior: DiscreteLatent
+    posterior: DiscreteLatent
+    dependence: Dependence
 
     @property
     def log_weights(self) -> Tensor:
@@ -120,9 +114,10 @@ class _Drawn:
     def bound(self, gradient: Tensor) -> Bound:
         """The importance-weighted bound with the gradient carried by a tensor of value 0."""
         value = self.log_weights.logsumexp(dim=0) - math.log(self.log_weights.shape[0])
+        value = self.dependence.increments(value)
         return Bound(
             value=value,
-            surrogate=value + gradient,
+            surrogate=value + self.dependence.increments(gradient),
             log_likelihood=self.average(self.log_f.detach()).masked_fill(value == -torch.inf, -torch.inf),
             kl=self.posterior.detach().kl(self.prior.detach()),
             diagnostics=describe(self.prior, self.posterior),
@@ -130,13 +125,14 @@ class _Drawn:
 
 
 def _importance_samples(
-    objective: "ReweightedWakeSleep | Vimco",
-    prior: Latent,
-    likelihood: Likelihood,
-    posterior: Latent | None,
-    generator: torch.Generator | None,
+    objective: "ReweightedWakeSleep | Vimco", problem: AlignmentProblem, generator: torch.Generator | None
 ) -> _Drawn:
-    p, q = categorical_only(prior, objective), categorical_only(posterior, objective)
+    p, q = discrete_only(problem.prior, objective), discrete_only(problem.posterior, objective)
     positions = q.sample(objective.samples, generator)
-    log_f = likelihood.at(positions)
-    return _Drawn(p.log_prob(positions) + log_f, q.log_prob(positions), log_f, p, q)
+    log_f = problem.likelihood.at(positions)
+    together = p.dependence.joined(q.dependence)
+    log_joint, log_q = (
+        together.prefixes(p.log_prob(positions) + log_f),
+        together.prefixes(q.log_prob(positions)),
+    )
+    return _Drawn(log_joint, log_q, log_f, p, q, together)

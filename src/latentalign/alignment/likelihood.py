@@ -85,6 +85,28 @@ class Likelihood(ABC):
         """Log probabilities of every output value at mixtures z [B,T,S]: [B,T,V]."""
         raise ConfigError(f"likelihood: {type(self).__name__} {_NO_VALUES}")
 
+    def log_probs_expected(self, probs: Tensor) -> Tensor:
+        """log Σ_i p_i f_i of every output value for probabilities [B,T,S], in chunks of bounded size: [B,T,V]."""
+        batch, steps = probs.shape[:2]
+        example, step, position = (probs > 0).nonzero(as_tuple=True)
+        weight = probs[example, step, position]
+        row = example * steps + step
+        size = self.pairs_at_once or len(row)
+        total: Tensor | None = None
+        for start in range(0, len(row), size):
+            chunk = slice(start, start + size)
+            values = self.log_probs_pairs(example[chunk], step[chunk], position[chunk]).exp()  # [N,V]
+            if total is None:
+                total = values.new_zeros(batch * steps, values.shape[-1])
+            total = total.index_add(0, row[chunk], values * weight[chunk, None].to(values.dtype))
+        assert total is not None
+        return total.clamp_min(torch.finfo(total.dtype).tiny).log().view(batch, steps, -1)
+
+    @property
+    def pairs_at_once(self) -> int | None:
+        """Pairs whose output values may exist at a time; None = any number."""
+        return None
+
     def detach(self) -> "Likelihood":
         """The same likelihood without a graph."""
         return _WithoutGraph(self)
@@ -172,6 +194,10 @@ class ContextLikelihood(Likelihood):
             probe = self._probe()
             self._width = probe.shape[-1] if isinstance(probe, Tensor) else self.values.shape[-1]
         return self._width
+
+    @property
+    def pairs_at_once(self) -> int:
+        return max(1, self.max_elements // self.width)
 
     @property
     def has_logits(self) -> bool:
@@ -269,7 +295,7 @@ class ContextLikelihood(Likelihood):
 
     def _in_chunks(self, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
         count = rows[0].shape[0]
-        size = max(1, self.max_elements // self.width)
+        size = self.pairs_at_once
         if count <= size:
             return function(*rows)
         pieces = []

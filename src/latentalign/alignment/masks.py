@@ -51,3 +51,9 @@ def logsumexp(terms: Tensor, dim: int) -> Tensor:
 def zero_where_masked(values: Tensor, mask: Tensor) -> Tensor:
     """0 where the mask is False, so that 0·(−inf) never arises in a value or a gradient."""
     return values.masked_fill(~mask, 0.0)
+
+
+def largest(values: Tensor, count: int) -> Tensor:
+    """True at the `count` largest of the last axis."""
+    chosen = values.topk(min(count, values.shape[-1]), dim=-1).indices
+    return torch.zeros_like(values, dtype=torch.bool).scatter_(-1, chosen, True)

@@ -10,27 +10,32 @@ from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_count
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.latent import DiscreteLatent, Latent
 from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.marginal import exact_marginal
 
 Link = tuple[int, int]
 
 
-def log_marginal(prior: Categorical, likelihood: Likelihood) -> Tensor:
-    """log Σ_i p_i f_i without a graph, [B,T]."""
+def log_marginal(prior: Latent, likelihood: Likelihood) -> Tensor:
+    """log Σ_i p_i f_i (of a chain: log p(y_t | y_<t)) without a graph, [B,T]."""
     with torch.no_grad():
-        return exact_marginal(prior, likelihood).value
+        return exact_marginal(_discrete(prior, "log_marginal"), likelihood).value
 
 
-def exact_posterior(prior: Categorical, likelihood: Likelihood) -> Categorical:
-    """p(z|x,y) ∝ p_i f_i, the q at which the ELBO is tight; without a graph."""
+def exact_posterior(prior: Latent, likelihood: Likelihood) -> DiscreteLatent:
+    """p(z|x,y) ∝ p(z) f(z), the q at which the ELBO is tight; without a graph."""
     with torch.no_grad():
-        return Categorical.from_probs(exact_marginal(prior, likelihood).responsibilities, prior.support)
+        return exact_marginal(_discrete(prior, "exact_posterior"), likelihood).posterior
 
 
-def tightness(bound: Bound, prior: Categorical, likelihood: Likelihood) -> Tensor:
-    """Exact log marginal − bound, [B,T]: 0 for a tight bound, never below it for a true one."""
+def tightness(bound: Bound, prior: Latent, likelihood: Likelihood) -> Tensor:
+    """Exact log marginal − bound, [B,T]: 0 for a tight bound; summed over what hangs together never below it."""
     return log_marginal(prior, likelihood) - bound.value
+
+
+def _discrete(prior: Latent, name: str) -> DiscreteLatent:
+    return prior.discrete(f"prior: {name}", instead="a continuous one has no exact posterior, use sample:N")
 
 
 @dataclass(frozen=True)

@@ -2,40 +2,36 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Literal
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count, check_fraction, check_positive
-from latentalign.alignment.distributions import Categorical, Latent, check_family
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Estimator
-from latentalign.alignment.likelihood import Likelihood, TableLikelihood
+from latentalign.alignment.latent import DiscreteLatent, Latent
 from latentalign.alignment.marginal import exact_marginal
-from latentalign.alignment.masks import zero_where_masked
+from latentalign.alignment.problem import AlignmentProblem
 
 
 class Objective(ABC):
-    """objective(prior, likelihood, posterior=…) -> Bound, all of shape [B,T]."""
+    """objective(problem) -> Bound, all of shape [B,T]."""
 
     @property
     def needs_posterior(self) -> bool:
         """Whether a posterior q(z|x,y) has to be given."""
         return False
 
-    def __call__(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        *,
-        posterior: Latent | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Bound:
+    predicts_by: ClassVar[str] = "exact"
+    """How a model trained by it predicts unless told otherwise."""
+
+    def __call__(self, problem: AlignmentProblem, *, generator: torch.Generator | None = None) -> Bound:
         """The bound of this objective; `generator` makes its samples repeatable."""
         name = type(self).__name__
+        prior, posterior = problem.prior, problem.posterior
         if self.needs_posterior and posterior is None:
             raise ConfigError(
                 f"posterior: {name} expected q(z|x,y), received none; pass posterior= from an inference "
@@ -46,21 +42,14 @@ class Objective(ABC):
                 f"posterior: {name} takes none, received {type(posterior).__name__}; drop it or choose "
                 "variational, wake, rws or vimco"
             )
-        likelihood.check_fit(prior.shape)
+        problem.likelihood.check_fit(prior.shape)
         if posterior is not None:
-            check_family(posterior, prior)
-        if isinstance(posterior, Categorical) and isinstance(prior, Categorical):
-            posterior = posterior.within(prior.support)
-        return self._bound(prior, likelihood, posterior, generator)
+            posterior.check_family(prior)
+            problem = replace(problem, posterior=posterior.within(prior))
+        return self._bound(problem, generator)
 
     @abstractmethod
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound: ...
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound: ...
 
     def modules(self) -> Iterator[nn.Module]:
         """Parts with a state of their own (a running mean), which a checkpoint must keep."""
@@ -69,17 +58,16 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class Soft(Objective):
-    """log f(x, E_p[z]): ordinary attention. One evaluation of f."""
+    """log f(x, E_p[z]): ordinary attention. One evaluation of f.
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        value = likelihood.mixture(prior.mean())
-        return _without_kl(value.detach(), value, describe(prior))
+    Of a chain, E_p[z_t] is under the prior of the whole chain, which has not seen the outputs before t.
+    """
+
+    predicts_by: ClassVar[str] = "soft"
+
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        value = problem.likelihood.mixture(problem.prior.mean())
+        return _without_kl(value.detach(), value, describe(problem.prior))
 
 
 @dataclass(frozen=True)
@@ -95,14 +83,9 @@ class Marginal(Objective):
     def __post_init__(self) -> None:
         check_fraction("prune", self.prune, hint="0 enumerates all positions, 0.01 is a good start")
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        exact = exact_marginal(categorical_only(prior, self), likelihood, prune=self.prune)
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior = discrete_only(problem.prior, self)
+        exact = exact_marginal(prior, problem.likelihood, prune=self.prune)
         return _without_kl(exact.value, exact.surrogate, describe(prior, dropped_mass=exact.dropped))
 
 
@@ -121,37 +104,19 @@ class Elbo(Objective):
     def needs_posterior(self) -> bool:
         return True
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior, posterior = problem.prior, problem.posterior
         assert posterior is not None
-        narrower, dropped = self.estimator.narrow(posterior)
-        expected = self.estimator(narrower, likelihood, prior=prior, generator=generator)
-        kl = narrower.kl(prior)
-        surrogate = expected.surrogate - kl
-        if narrower is not posterior:
-            latents = (categorical_only(latent, self) for latent in (prior, posterior, narrower))
-            surrogate = surrogate + _towards_the_rest(*latents)
+        q = self.estimator.narrow(posterior)
+        expected = self.estimator(q.part, problem.likelihood, prior=prior, generator=generator)
+        kl = q.part.kl(prior)
         return Bound(
             value=expected.value - kl.detach(),
-            surrogate=surrogate,
+            surrogate=expected.surrogate - kl + q.towards_the_whole(prior),
             log_likelihood=expected.value,
             kl=kl.detach(),
-            diagnostics=describe(prior, posterior, dropped_mass=dropped),
+            diagnostics=describe(prior, posterior, dropped_mass=q.dropped),
         )
-
-
-def _towards_the_rest(prior: Categorical, whole: Categorical, part: Categorical) -> Tensor:
-    """0, with the gradient that takes the prior from a part of q to the whole of it."""
-    left_out = (whole.probs - part.probs).detach()
-    # a sparse prior cannot follow to where it is 0
-    possible = prior.log_probs.detach() > -torch.inf
-    pull = (left_out * zero_where_masked(prior.log_probs, possible)).sum(dim=-1)
-    return pull - pull.detach()
 
 
 @dataclass(frozen=True)
@@ -160,16 +125,11 @@ class Hard(Objective):
 
     estimator: Estimator = field(default_factory=Enumerate)
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        narrower, dropped = self.estimator.narrow(prior)
-        expected = self.estimator(narrower, likelihood, prior=prior, generator=generator)
-        return _without_kl(expected.value, expected.surrogate, describe(prior, dropped_mass=dropped))
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior = problem.prior
+        p = self.estimator.narrow(prior)
+        expected = self.estimator(p.part, problem.likelihood, prior=prior, generator=generator)
+        return _without_kl(expected.value, expected.surrogate, describe(prior, dropped_mass=p.dropped))
 
 
 @dataclass(frozen=True)
@@ -189,16 +149,10 @@ class Wake(Objective):
     def needs_posterior(self) -> bool:
         return True
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        q = categorical_only(posterior, self)
-        exact = exact_marginal(categorical_only(prior, self), likelihood, prune=self.prune)
-        fit = (exact.responsibilities * zero_where_masked(q.log_probs, q.support)).sum(dim=-1)
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior, q = discrete_only(problem.prior, self), discrete_only(problem.posterior, self)
+        exact = exact_marginal(prior, problem.likelihood, prune=self.prune)
+        fit = exact.posterior.expect(q.log_terms())
         return Bound(
             value=exact.value,
             surrogate=exact.surrogate + fit - fit.detach(),
@@ -233,45 +187,35 @@ class StochasticVI(Objective):
     def needs_posterior(self) -> bool:
         return self.start == "posterior"
 
-    def _bound(
-        self,
-        prior: Latent,
-        likelihood: Likelihood,
-        posterior: Latent | None,
-        generator: torch.Generator | None,
-    ) -> Bound:
-        prior = categorical_only(prior, self)
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior = discrete_only(problem.prior, self)
+        begin = discrete_only(problem.posterior, self) if self.needs_posterior else prior.detach()
         amortised = self.needs_posterior and torch.is_grad_enabled()
-        begin = categorical_only(posterior, self) if self.needs_posterior else prior.detach()
-        likelihood = self.estimator.prepare(likelihood, prior.support)
-        frozen_f, frozen_p = likelihood.detach(), prior.detach()
-        # a table has all values of f already: nothing is gained by pruning
-        in_steps = Enumerate() if isinstance(frozen_f, TableLikelihood) else self.estimator
+        prepared = self.estimator.prepare(problem.likelihood, prior.support)
+        frozen = prior.detach()
         # the steps need a graph of their own, wherever they run: also within torch.inference_mode
         with torch.inference_mode(False), torch.enable_grad():
-            scores = zero_where_masked(begin.log_probs, begin.support)
+            scores = begin.free_scores()
             for _ in range(self.steps):
                 scores = scores if amortised and scores.requires_grad else scores.detach().requires_grad_()
-                q = Categorical.from_scores(scores, prior.support)
-                expected = in_steps(q, frozen_f, prior=frozen_p, generator=generator)
-                ascent = (expected.surrogate - q.kl(frozen_p)).sum()
+                q = begin.by_scores(scores)
+                expected = prepared.estimator(q, prepared.without_graph, prior=frozen, generator=generator)
+                ascent = (expected.surrogate - q.kl(frozen)).sum()
                 (slope,) = torch.autograd.grad(ascent, scores, create_graph=amortised)
                 scores = scores + self.learning_rate * slope
-        q = Categorical.from_scores(scores if amortised else scores.detach(), prior.support)
-        return Elbo(self.estimator)(prior, likelihood, posterior=q, generator=generator)
+        q = begin.by_scores(scores if amortised else scores.detach())
+        found = replace(problem, likelihood=prepared.with_graph, posterior=q)
+        return Elbo(self.estimator)(found, generator=generator)
 
 
 def _without_kl(value: Tensor, surrogate: Tensor, diagnostics: dict[str, Tensor]) -> Bound:
     return Bound(value, surrogate, value, torch.zeros_like(value), diagnostics)
 
 
-def categorical_only(latent: Latent | None, objective: Objective) -> Categorical:
-    if not isinstance(latent, Categorical):
-        raise ConfigError(
-            f"objective: {type(objective).__name__} expected a categorical alignment, received "
-            f"{type(latent).__name__}; use soft, hard or variational with the pathwise estimator"
-        )
-    return latent
+def discrete_only(latent: Latent | None, objective: Objective) -> DiscreteLatent:
+    assert latent is not None
+    place = f"objective: {type(objective).__name__}"
+    return latent.discrete(place, instead="use soft, hard or variational with the pathwise estimator")
 
 
 def _stateful_parts(part: object) -> Iterator[nn.Module]:

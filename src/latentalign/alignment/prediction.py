@@ -5,19 +5,23 @@ Any trained model takes any of them."""
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from latentalign.alignment.checks import check_count
-from latentalign.alignment.distributions import Categorical, ContinuousLatent, Latent
-from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.likelihood import ContextLikelihood, Likelihood
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.latent import DiscreteLatent, Latent
+from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.marginal import exact_marginal
 
 
 class Predictor(ABC):
     """The predictive distribution of a trained model."""
+
+    needs_discrete: ClassVar[bool] = False
+    """Whether it goes through single positions, so that a continuous alignment will not do."""
 
     @abstractmethod
     def score(
@@ -36,15 +40,18 @@ class Predictor(ABC):
 class Exact(Predictor):
     """Σ_i p_i f_i over every position."""
 
+    needs_discrete: ClassVar[bool] = True
+
     def score(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        return exact_marginal(_categorical(prior, "exact"), likelihood).surrogate
+        return exact_marginal(_discrete(prior, "exact"), likelihood).surrogate
 
     def log_probs(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        return _mixture_of_pairs(_categorical(prior, "exact"), likelihood)
+        likelihood.check_fit(prior.shape)
+        return likelihood.log_probs_expected(_discrete(prior, "exact").predictive(likelihood).probs)
 
 
 @dataclass(frozen=True)
@@ -52,30 +59,32 @@ class KMax(Predictor):
     """The K positions of largest prior, renormalised: the cost no longer grows with the memory."""
 
     k: int = 5
+    needs_discrete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("k", self.k, hint="the paper uses 5")
 
-    def _best(self, prior: Latent) -> Categorical:
-        prior = _categorical(prior, "kmax")
-        top = prior.log_probs.topk(min(self.k, prior.shape[-1]), dim=-1).indices
-        best = torch.zeros_like(prior.support).scatter(-1, top, True)
-        return prior.within(best & prior.support)
+    def _best(self, prior: Latent, likelihood: Likelihood) -> Categorical:
+        likelihood.check_fit(prior.shape)
+        return _discrete(prior, "kmax").predictive(likelihood, keep=self.k)
 
     def score(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        return exact_marginal(self._best(prior), likelihood).surrogate
+        return exact_marginal(self._best(prior, likelihood), likelihood).surrogate
 
     def log_probs(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        return _mixture_of_pairs(self._best(prior), likelihood)
+        return likelihood.log_probs_expected(self._best(prior, likelihood).probs)
 
 
 @dataclass(frozen=True)
 class Sampled(Predictor):
-    """The mean of f over N samples of the prior: the only choice for relaxed alignments."""
+    """The mean of f over N samples of the prior: the only choice for relaxed alignments.
+
+    Samples of a chain are whole sequences: their product of f is averaged, and a step reports what it adds.
+    """
 
     n: int = 20
 
@@ -86,28 +95,14 @@ class Sampled(Predictor):
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         likelihood.check_fit(prior.shape)
-        if isinstance(prior, Categorical):
-            log_f = likelihood.at(prior.sample(self.n, generator))
-        else:
-            log_f = likelihood.mixture(_continuous(prior).rsample(self.n, generator))
-        return log_f.logsumexp(dim=0) - math.log(self.n)
+        log_f = prior.dependence.prefixes(prior.sampled_log_f(likelihood, self.n, generator))
+        return prior.dependence.increments(log_f.logsumexp(dim=0) - math.log(self.n))
 
     def log_probs(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        if isinstance(prior, Categorical):
-            drawn = prior.sample(self.n, generator)  # [K,B,T]
-            counts = torch.zeros_like(prior.probs)
-            counts.scatter_add_(
-                -1, drawn.permute(1, 2, 0), torch.ones_like(counts[..., :1]).expand(*counts.shape[:2], self.n)
-            )
-            return _mixture_of_pairs(Categorical.from_probs(counts), likelihood)
-        total: Tensor | None = None
-        for z in _continuous(prior).rsample(self.n, generator):  # one sample at a time bounds the memory
-            part = likelihood.log_probs_mixture(z)
-            total = part if total is None else torch.logaddexp(total, part)
-        assert total is not None
-        return total - math.log(self.n)
+        likelihood.check_fit(prior.shape)
+        return prior.sampled_log_probs(likelihood, self.n, generator)
 
 
 @dataclass(frozen=True)
@@ -125,35 +120,5 @@ class SoftContext(Predictor):
         return likelihood.log_probs_mixture(prior.mean())
 
 
-def _mixture_of_pairs(prior: Categorical, likelihood: Likelihood) -> Tensor:
-    """log Σ_i p_i f_i for every output value, over the prior's support, in chunks of bounded size."""
-    likelihood.check_fit(prior.shape)
-    batch, steps = prior.shape[:2]
-    example, step, position = prior.support.nonzero(as_tuple=True)
-    weight = prior.probs[example, step, position]
-    row = example * steps + step
-    limit = likelihood.max_elements if isinstance(likelihood, ContextLikelihood) else 2**24
-    size = max(1, limit // likelihood.width) if isinstance(likelihood, ContextLikelihood) else len(row)
-    total: Tensor | None = None
-    for start in range(0, len(row), size):
-        chunk = slice(start, start + size)
-        probs = likelihood.log_probs_pairs(example[chunk], step[chunk], position[chunk]).exp()  # [N,V]
-        if total is None:
-            total = probs.new_zeros(batch * steps, probs.shape[-1])
-        total = total.index_add(0, row[chunk], probs * weight[chunk, None])
-    assert total is not None
-    return total.clamp_min(torch.finfo(total.dtype).tiny).log().view(batch, steps, -1)
-
-
-def _categorical(prior: Latent, name: str) -> Categorical:
-    if not isinstance(prior, Categorical):
-        raise ConfigError(
-            f"inference: {name} expected a categorical prior, received {type(prior).__name__}; "
-            "use sample:N (or soft) for a continuous one"
-        )
-    return prior
-
-
-def _continuous(prior: Latent) -> ContinuousLatent:
-    assert isinstance(prior, ContinuousLatent)
-    return prior
+def _discrete(prior: Latent, name: str) -> DiscreteLatent:
+    return prior.discrete(f"inference: {name}", instead="use sample:N (or soft) for a continuous one")

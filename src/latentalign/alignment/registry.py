@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from latentalign.alignment.continuous import Dirichlet, LogisticNormal
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import (
     Baseline,
@@ -24,6 +24,7 @@ from latentalign.alignment.estimators import (
     SoftBaseline,
 )
 from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.latent import Latent
 from latentalign.alignment.objectives import (
     Elbo,
     Hard,

@@ -9,6 +9,7 @@ import torch
 
 from latentalign.alignment.estimators import Pathwise
 from latentalign.alignment.objectives import Elbo
+from latentalign.alignment.problem import AlignmentProblem
 from latentalign.gaussian.digits import Digits, load_digits
 from latentalign.gaussian.model import DigitModel, PixelLikelihood, importance_log_marginal
 
@@ -52,9 +53,9 @@ def auto_encoding_loss(model: DigitModel, pixels: torch.Tensor, generator: torch
     """−ELBO by one reparameterised sample: one objective for decoder and encoder."""
     assert model.encoder is not None
     bound = Elbo(Pathwise(1))(
-        model.prior(len(pixels)),
-        PixelLikelihood(model.decoder, pixels),
-        posterior=model.encoder(pixels),
+        AlignmentProblem(
+            model.prior(len(pixels)), PixelLikelihood(model.decoder, pixels), posterior=model.encoder(pixels)
+        ),
         generator=generator,
     )
     return -bound.surrogate.mean()
@@ -85,9 +86,9 @@ def measure(model: DigitModel, pixels: torch.Tensor, *, seed: int = 0) -> tuple[
     assert model.encoder is not None
     generator = torch.Generator().manual_seed(seed)
     bound = Elbo(Pathwise(EVALUATION_SAMPLES))(
-        model.prior(len(pixels)),
-        PixelLikelihood(model.decoder, pixels),
-        posterior=model.encoder(pixels),
+        AlignmentProblem(
+            model.prior(len(pixels)), PixelLikelihood(model.decoder, pixels), posterior=model.encoder(pixels)
+        ),
         generator=generator,
     )
     return float(bound.value.mean()), float(bound.kl.mean())

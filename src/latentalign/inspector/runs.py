@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
@@ -113,7 +112,7 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
         for tokenizer in (run.assets.source, run.assets.target):
             tokenizer.cache_limit = CACHED_WORDS
         prior = run.model.example_prior()
-        relaxed = not isinstance(prior, Categorical)
+        relaxed = not prior.is_discrete
         by = link_kinds(Aligner(run.model, run.assets), relaxed=relaxed)
         inference = natural_inference(run.schedule, prior)
     info = RunInfo(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.latent import Latent
 from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
@@ -91,7 +92,6 @@ class MemoryModel(nn.Module):
     def _posterior(self, batch: Batch, reading: Reading, prior: Latent) -> Latent:
         if self.inference is not None:
             return self.distribution(self.inference(batch, self.network.encoder)[:, None], reading.mask)
-        assert isinstance(prior, Categorical)
         told = hop_targets(batch.support, len(reading.earlier) + reading.hops_in_latent)
         slots = batch.mask.shape[1]
         value = torch.zeros_like(told[:, 0])
@@ -99,7 +99,7 @@ class MemoryModel(nn.Module):
             value = value * slots + told[:, hop].clamp_min(0)
         observed = torch.zeros_like(reading.scores).scatter(1, value[:, None], 1.0)  # [B,Z]
         # where the file names no facts, q = p: the bound is then that of hard attention
-        probs = torch.where(told[:, -1:] >= 0, observed, prior.probs.detach()[:, 0])
+        probs = torch.where(told[:, -1:] >= 0, observed, prior.alignment_probs().detach()[:, 0])
         return Categorical.from_probs(probs[:, None], reading.mask)
 
     def _penalty(self, batch: Batch, reading: Reading) -> Tensor | None:

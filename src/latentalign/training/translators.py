@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.errors import UserError
 from latentalign.training.loop.evaluation import find_predictor, natural_inference
 from latentalign.training.run.loading import Run, load_run
@@ -32,9 +31,9 @@ def translator_for(
     natural = natural_inference(run.schedule, prior)
     chosen = inference or natural
     predictor = find_predictor(chosen)
-    if not isinstance(prior, Categorical) and chosen.partition(":")[0] not in ("sample", "soft"):
+    if predictor.needs_discrete and not prior.is_discrete:
         raise UserError(
-            f"inference: {chosen} needs a categorical alignment, this run's is {prior.family}; try {natural}"
+            f"inference: {chosen} needs a discrete alignment, this run's is {prior.family}; try {natural}"
         )
     return Translator(
         run.model, run.assets, options=options, predictor=predictor, batch_size=batch_size, seed=seed

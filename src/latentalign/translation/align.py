@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.marginal import exact_marginal
 from latentalign.alignment.prediction import Sampled
 from latentalign.alignment.problem import AlignmentProblem
@@ -165,12 +164,13 @@ def _likelihood(
     """log p(y|x) of every pair [B] and the exact posteriors [B,T,S], where asked for."""
     if not exact and not score:
         return None, None
-    if isinstance(problem.prior, Categorical):
-        marginal = exact_marginal(problem.prior, problem.likelihood, prune=_PRUNE)
+    if problem.prior.is_discrete:
+        prior = problem.prior.discrete("by: exact", instead="use prior")
+        marginal = exact_marginal(prior, problem.likelihood, prune=_PRUNE)
         value, responsibilities = marginal.value, marginal.responsibilities if exact else None
     elif exact:
         raise UserError(
-            f"by: the exact posterior needs a categorical alignment; this run's is {problem.prior.family}, use prior"
+            f"by: the exact posterior needs a discrete alignment; this run's is {problem.prior.family}, use prior"
         )
     else:
         # a fixed seed: the same pair gets the same score every time

@@ -6,7 +6,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
 from latentalign.translation.mixture import mix_everywhere, mix_where_needed
@@ -69,25 +69,26 @@ def positions(
 
 @positions.register
 def _(predictor: Exact, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not isinstance(prior, Categorical):
+    if not prior.is_discrete:
         return None
-    weights, position = prior.probs.sort(dim=-1, descending=True)
+    weights, position = prior.mean().sort(dim=-1, descending=True)
     return weights, position
 
 
 @positions.register
 def _(predictor: KMax, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not isinstance(prior, Categorical):
+    if not prior.is_discrete:
         return None
-    weights, position = prior.probs.topk(min(predictor.k, prior.shape[-1]), dim=-1)
+    weights, position = prior.mean().topk(min(predictor.k, prior.shape[-1]), dim=-1)
     return weights / weights.sum(-1, keepdim=True), position
 
 
 @positions.register
 def _(predictor: Sampled, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not isinstance(prior, Categorical):
+    if not prior.is_discrete:
         return None
-    drawn = prior.sample(predictor.n, generator).permute(1, 2, 0)  # [A,W,n]
-    share = torch.full_like(drawn, 1.0 / predictor.n, dtype=prior.probs.dtype)
-    weights, position = torch.zeros_like(prior.probs).scatter_add_(-1, drawn, share).sort(descending=True)
+    latent = prior.discrete("inference: sample", instead="use soft")
+    drawn = latent.sample(predictor.n, generator).permute(1, 2, 0)  # [A,W,n]
+    share = torch.full_like(drawn, 1.0 / predictor.n, dtype=latent.mean().dtype)
+    weights, position = torch.zeros_like(latent.mean()).scatter_add_(-1, drawn, share).sort(descending=True)
     return weights[..., : predictor.n], position[..., : predictor.n]

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from latentalign.alignment.checks import check_positive
 from latentalign.alignment.context import GaussianContext, VectorLikelihood
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latentalign.alignment.distributions import Latent
+from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_score

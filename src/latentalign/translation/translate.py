@@ -8,7 +8,6 @@ from itertools import islice
 
 import torch
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.prediction import Exact, Predictor
 from latentalign.batching import cut
 from latentalign.text.links import Link
@@ -69,7 +68,7 @@ class Translator:
 
     @property
     def _categorical(self) -> bool:
-        return isinstance(self.model.example_prior(), Categorical)
+        return self.model.example_prior().is_discrete
 
     def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
         """The n best translations of every sentence; an empty sentence has the empty translation."""

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.vqa.answers import normalise_answer
 from latentalign.vqa.dataset import VqaBatch
 from latentalign.vqa.features import ImageRegions, RegionFeatures, read_tsv
-from latentalign.vqa.measures import exact_posterior
 from latentalign.vqa.model import VqaModel
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def answer_question(
     weights = {"prior": problem.prior.alignment_probs()}  # [1,1,S]
     if given is not None:
         network = problem.posterior
-        weights["posterior"] = exact_posterior(problem) if network is None else network.alignment_probs()
+        found = exact_posterior(problem.prior, problem.likelihood) if network is None else network
+        weights["posterior"] = found.alignment_probs()
         result["given"] = assets.answers.answers[given]
         result["posterior_by"] = "exact" if network is None else "inference network"
     return {

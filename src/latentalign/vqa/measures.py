@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.vqa.answers import official_score, simple_score
@@ -50,19 +50,13 @@ def _gold(batch: VqaBatch, problem: AlignmentProblem) -> Measures:
     count = float(known.sum())
     if not count:
         return {}
-    assert isinstance(problem.prior, Categorical)
-    found = {"prior_gold": problem.prior.mode(), "posterior_gold": exact_posterior(problem).argmax(dim=-1)}
-    if isinstance(problem.posterior, Categorical):
-        found["inference_gold"] = problem.posterior.mode()
+    found = {
+        "prior_gold": problem.prior.alignment_probs().argmax(dim=-1),
+        "posterior_gold": exact_posterior(problem.prior, problem.likelihood).alignment_probs().argmax(dim=-1),
+    }
+    if problem.posterior is not None:
+        found["inference_gold"] = problem.posterior.alignment_probs().argmax(dim=-1)
     return {
         name: (100 * float((batch.gold.gather(1, region)[:, 0] & known).sum()), count)
         for name, region in found.items()
     }
-
-
-def exact_posterior(problem: AlignmentProblem) -> Tensor:
-    """p(z|x,y) ∝ p(z) f(x,z)_y by enumeration, [B,T,S]."""
-    prior = problem.prior
-    assert isinstance(prior, Categorical)
-    joint = prior.log_probs + problem.likelihood.everywhere(prior.support)
-    return joint.softmax(dim=-1)

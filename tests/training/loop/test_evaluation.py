@@ -30,7 +30,7 @@ def brute_force(model: Any, objective: Any, with_posterior: bool) -> tuple[float
     with torch.no_grad():
         for index in range(len(data)):
             problem = model.problem(data.collate([index]), with_posterior=with_posterior)
-            bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior)
+            bound = objective(problem)
             total += float(bound.value.sum())
             outputs += bound.value.numel()
     return total, outputs

@@ -52,9 +52,7 @@ class BareLoop:
         """Forward, backward, clip and update; the number of outputs and their bound."""
         needs_posterior = self.objective.needs_posterior
         problem = self.model.problem(batch, with_posterior=needs_posterior)
-        bound = self.objective(
-            problem.prior, problem.likelihood, posterior=problem.posterior, generator=self.generator
-        )
+        bound = self.objective(problem, generator=self.generator)
         weights = problem.weights.to(bound.surrogate.dtype)
         outputs = weights.sum()
         (-(bound.surrogate * weights).sum() / outputs).backward()

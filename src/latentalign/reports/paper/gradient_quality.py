@@ -1,13 +1,12 @@
 """How good estimators are: variance and bias of their gradients against the exact one, and how tight bounds are."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.estimators import (
     Enumerate,
     GumbelSoftmax,
@@ -122,8 +121,7 @@ def _quality(
 
 def _loss(problem: AlignmentProblem, objective: Objective, seed: int | None) -> Tensor:
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    posterior = problem.posterior if objective.needs_posterior else None
-    bound = objective(problem.prior, problem.likelihood, posterior=posterior, generator=generator)
+    bound = objective(_fitting(problem, objective), generator=generator)
     weights = problem.weights.to(bound.surrogate.dtype)
     return -(bound.surrogate * weights).sum() / weights.sum()
 
@@ -189,12 +187,11 @@ def _values(problem: AlignmentProblem, seed: int) -> Mapping[str, Tensor]:
     found = {}
     for name, objective in bounds().items():
         generator = torch.Generator().manual_seed(seed)
-        posterior = problem.posterior if objective.needs_posterior else None
-        bound = objective(problem.prior, problem.likelihood, posterior=posterior, generator=generator)
-        found[name] = bound.value
-    assert isinstance(problem.prior, Categorical)
+        found[name] = objective(_fitting(problem, objective), generator=generator).value
     best = exact_posterior(problem.prior, problem.likelihood)
-    found["variational with the exact posterior"] = Elbo()(
-        problem.prior, problem.likelihood, posterior=best
-    ).value
+    found["variational with the exact posterior"] = Elbo()(replace(problem, posterior=best)).value
     return found
+
+
+def _fitting(problem: AlignmentProblem, objective: Objective) -> AlignmentProblem:
+    return problem if objective.needs_posterior else replace(problem, posterior=None)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 import latentalign
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.likelihood import TableLikelihood
 from latentalign.alignment.prediction import Exact, KMax
 from latentalign.files import read_lines, write_atomic
@@ -44,7 +43,7 @@ class Measured:
     def inference(self) -> str:
         """How the paper tests this row: soft as it is trained, relaxed by samples, the rest exactly."""
         prior = self.run.model.example_prior()
-        if not isinstance(prior, Categorical):
+        if not prior.is_discrete:
             return f"sample:{self.grid.settings.samples}"
         return natural_inference(self.run.schedule, prior)
 

@@ -5,12 +5,12 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Pathwise
 from latentalign.alignment.likelihood import TableLikelihood
@@ -36,10 +36,10 @@ def find_predictor(inference: str) -> Any:
 
 def natural_inference(schedule: Schedule, prior: Any) -> str:
     """How a model trained by this schedule predicts unless told otherwise: as its last objective does."""
-    if not isinstance(prior, Categorical):
+    if not prior.is_discrete:
         return RELAXED_INFERENCE
     last = [phase for phase in schedule.reached if phase.trains_theta] or [schedule.last]
-    return "soft" if last[-1].name == "soft" else "exact"
+    return str(last[-1].objective.predicts_by)
 
 
 @torch.no_grad()
@@ -104,7 +104,7 @@ def evaluate_model(
 
 def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator: torch.Generator) -> None:
     prior, likelihood, posterior = problem.prior, problem.likelihood, problem.posterior
-    if isinstance(predictor, Exact) and posterior is not None and isinstance(prior, Categorical):
+    if isinstance(predictor, Exact) and posterior is not None and prior.is_discrete:
         # the exact marginal and the enumerated bound need the same table of log f: compute it once
         likelihood = TableLikelihood(likelihood.everywhere(prior.support))
     weights = problem.weights.double()  # [B,T]
@@ -112,8 +112,8 @@ def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator:
     sums["nll"] -= _total(predictor.score(prior, likelihood, generator=generator), weights)
     sums["prior_entropy"] += _total(prior.alignment_entropy(), weights)
     if posterior is not None:
-        estimator = Enumerate() if isinstance(posterior, Categorical) else Pathwise()
-        bound = Elbo(estimator)(prior, likelihood, posterior=posterior, generator=generator)
+        estimator = Enumerate() if posterior.is_discrete else Pathwise()
+        bound = Elbo(estimator)(replace(problem, likelihood=likelihood), generator=generator)
         sums["elbo"] += _total(bound.value, weights)
         sums["kl"] += _total(bound.kl, weights)
 

@@ -144,7 +144,7 @@ class AlignmentModule(LightningModule):
         assert self.phase is not None
         objective = self.phase.objective
         problem = self.model.problem(share.batch, with_posterior=objective.needs_posterior)
-        bound = objective(problem.prior, problem.likelihood, posterior=problem.posterior, generator=generator)
+        bound = objective(problem, generator=generator)
         weights = problem.weights.to(bound.surrogate.dtype) * float(share.counts)  # [B,T]
         lost = -bound.surrogate if problem.penalty is None else problem.penalty - bound.surrogate  # [B,T]
         loss = _weighted_sum(lost, weights)

@@ -46,9 +46,7 @@ def _repeat(module: "AlignmentModule", step: "Step", number: int) -> str | None:
             )
             found.extend(_bad_parts(problem))
             if not found:
-                bound = objective(
-                    problem.prior, problem.likelihood, posterior=problem.posterior, generator=generator
-                )
+                bound = objective(problem, generator=generator)
                 found.extend(_bad_parts(bound))
     except (ValueError, RuntimeError) as error:
         # the core refuses tensors that are not finite; the module that made them was seen before
