@@ -10,7 +10,7 @@ from latentalign.alignment import AlignmentProblem, Categorical, Elbo, Exact, Ma
 from latentalign.alignment.registry import build_objective
 from latentalign.errors import UserError
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch, StoryDataset
+from latentalign.memory.dataset import MemoryBatch, StoryDataset
 from latentalign.memory.model import MemoryModel
 from latentalign.memory.reading import hop_targets
 from latentalign.memory.vocabulary import UNKNOWN_ANSWER, Vocabulary
@@ -36,7 +36,7 @@ def build(needs_posterior: bool = False, **options: Any) -> MemoryModel:
     return MemoryModel(config, VOCABULARY, memory=20, needs_posterior=needs_posterior)
 
 
-def loss_of(model: MemoryModel, batch: Batch, objective: Any) -> torch.Tensor:
+def loss_of(model: MemoryModel, batch: MemoryBatch, objective: Any) -> torch.Tensor:
     problem = model.problem(batch, with_posterior=objective.needs_posterior)
     bound = objective(problem)
     penalty = 0.0 if problem.penalty is None else problem.penalty

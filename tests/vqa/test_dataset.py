@@ -7,14 +7,14 @@ import torch
 from latentalign.errors import UserError
 from latentalign.vqa.dataset import VqaDataset, draw_labels
 from latentalign.vqa.features import ImageRegions, RegionFeatures, convert_features, encode_line
-from latentalign.vqa.files import Example
+from latentalign.vqa.files import VqaExample
 from latentalign.vqa.vocabulary import Answers, Words
 
 ANSWERS = Answers(("red", "blue", "yes"))
 EXAMPLES = [
-    Example(10, 1, "what is it", ("red",) * 7 + ("blue",) * 2 + ("pink",), "red", "what"),
-    Example(11, 2, "is it red", ("yes",) * 10, "yes", "is"),
-    Example(12, 1, "why", ("because",) * 10, "because", "why"),
+    VqaExample(10, 1, "what is it", ("red",) * 7 + ("blue",) * 2 + ("pink",), "red", "what"),
+    VqaExample(11, 2, "is it red", ("yes",) * 10, "yes", "is"),
+    VqaExample(12, 1, "why", ("because",) * 10, "because", "why"),
 ]
 
 
@@ -105,7 +105,7 @@ def test_plans_are_shuffled_by_epoch_and_seed_only(features):
 
 
 def test_an_image_without_features_is_named(features):
-    lost = Example(77, 5, "what", ("red",), "red", "what")
+    lost = VqaExample(77, 5, "what", ("red",), "red", "what")
     with pytest.raises(UserError, match=r"q.json: question 77 is about image 5, which has no features"):
         build(features, [*EXAMPLES, lost])
 

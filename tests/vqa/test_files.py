@@ -5,7 +5,7 @@ import pytest
 
 from latentalign.errors import UserError
 from latentalign.vqa.files import (
-    Example,
+    VqaExample,
     read_examples,
     read_gold_regions,
     split_validation,
@@ -43,7 +43,7 @@ def write(tmp_path, questions=QUESTIONS, annotations=ANNOTATIONS):
 def test_joins_questions_with_annotations_and_normalises(tmp_path):
     examples = read_examples(*write(tmp_path))
     assert examples == [
-        Example(
+        VqaExample(
             9000,
             9,
             "What color is the dog?",
@@ -51,7 +51,7 @@ def test_joins_questions_with_annotations_and_normalises(tmp_path):
             "brown",
             "what color is the",
         ),
-        Example(9001, 9, "How many?", ("2", "2", "2"), "2", "how many"),
+        VqaExample(9001, 9, "How many?", ("2", "2", "2"), "2", "how many"),
     ]
 
 
@@ -88,7 +88,7 @@ def test_files_that_are_not_vqa_are_named(tmp_path):
 
 
 def test_half_of_validation_is_the_test_set_by_image_and_seed():
-    examples = [Example(key, key // 3, "?", ("yes",), "yes", "is") for key in range(63)]
+    examples = [VqaExample(key, key // 3, "?", ("yes",), "yes", "is") for key in range(63)]
     valid, test = split_validation(examples, seed=4)
     again = split_validation(examples, seed=4)
     other = split_validation(examples, seed=5)

@@ -8,7 +8,7 @@ from latentalign.alignment.registry import build_objective, parse_inference
 from latentalign.vqa.config import VqaModelConfig
 from latentalign.vqa.dataset import VqaBatch
 from latentalign.vqa.measures import measure_batch
-from latentalign.vqa.model import Posterior, VqaModel
+from latentalign.vqa.model import VqaInferenceNetwork, VqaModel
 
 CONFIG = VqaModelConfig(
     word_dim=4, question_dim=6, attention_dim=5, answer_hidden_dim=8,
@@ -42,7 +42,7 @@ def make_model(config=CONFIG, *, needs_posterior=True):
 
 def test_the_inference_network_is_the_formula_of_the_paper():
     torch.manual_seed(0)
-    network = Posterior(CONFIG, answers=4, region_dim=5)
+    network = VqaInferenceNetwork(CONFIG, answers=4, region_dim=5)
     x, query, y = torch.randn(1, 3, 5), torch.randn(1, 1, 6), torch.tensor([[2]])
     scores = network(x, query, y)
     h = network.answer.weight[2]

@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from latentalign.errors import UserError
-from latentalign.vqa.files import Example
+from latentalign.vqa.files import VqaExample
 from latentalign.vqa.vocabulary import PADDING, UNKNOWN, Answers, Words, split_words
 
 
 def example(answer, key=0):
-    return Example(key, 1, "what?", (answer,) * 10, answer, "what")
+    return VqaExample(key, 1, "what?", (answer,) * 10, answer, "what")
 
 
 def test_splits_questions_into_words():

@@ -55,7 +55,7 @@ class GaussianAssets:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDigits:
     assets: GaussianAssets
     train: Digits
     valid: Digits
@@ -76,7 +76,7 @@ class GaussianTask:
         folder: Path,
         seed: int,
         log: Callable[[str], None],
-    ) -> Prepared:
+    ) -> PreparedDigits:
         """Split the digits; nothing is downloaded."""
         assets = GaussianAssets(**data.model_dump())
         write_atomic(folder / FILE, json.dumps(asdict(assets)) + "\n")
@@ -84,7 +84,7 @@ class GaussianTask:
         log(
             f"digits of scikit-learn: {len(train)} to learn, {len(valid)} held out, ink from {data.threshold}"
         )
-        return Prepared(assets, train, valid)
+        return PreparedDigits(assets, train, valid)
 
     def load_assets(self, folder: Path) -> GaussianAssets:
         try:

@@ -18,7 +18,7 @@ BUCKET = 50  # batches that are sorted by length together
 
 
 @dataclass(frozen=True)
-class Example:
+class MemoryExample:
     """A question with the facts that fit into the memory, oldest first."""
 
     facts: tuple[int, ...]  # rows of the sentence table
@@ -33,7 +33,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Batch:
+class MemoryBatch:
     """B questions. Sentences are listed one after the other, without padding slots: facts, then questions."""
 
     sentences: Tensor  # [N+B,J] words
@@ -49,7 +49,7 @@ class Batch:
     def __len__(self) -> int:
         return self.mask.shape[0]
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str) -> "MemoryBatch":
         moved = {
             item.name: getattr(self, item.name).to(device)
             for item in fields(self)
@@ -101,7 +101,7 @@ class StoryDataset:
     ) -> None:
         self.batch_size, self.bucket, self.memory, self.detailed = batch_size, bucket, memory, detailed
         table = _SentenceTable(vocabulary)
-        self.examples: list[Example] = []
+        self.examples: list[MemoryExample] = []
         self.shortened = 0
         strange: Counter[str] = Counter()
         for story in stories:
@@ -126,7 +126,7 @@ class StoryDataset:
             row = table.add(question.words)
             everything = (*facts, row)
             self.examples.append(
-                Example(
+                MemoryExample(
                     facts=facts,
                     question=row,
                     answer=table.vocabulary.encode_answer(question.answer),
@@ -182,7 +182,7 @@ class StoryDataset:
     def _facts(self, number: int) -> int:
         return len(self.examples[number].facts)
 
-    def collate(self, indices: Sequence[int]) -> Batch:
+    def collate(self, indices: Sequence[int]) -> MemoryBatch:
         examples = [self.examples[index] for index in indices]
         rows = [row for example in examples for row in example.facts]
         rows += [example.question for example in examples]
@@ -197,7 +197,7 @@ class StoryDataset:
         supporting.scatter_(
             1, support.where(support >= 0, supporting.shape[1] - 1), True
         )  # the spare column: none
-        return Batch(
+        return MemoryBatch(
             sentences=self.table[chosen, :longest],
             mask=mask,
             age=(counts[:, None] - 1 - slots).clamp_min(0),
@@ -209,7 +209,7 @@ class StoryDataset:
             groups=self._groups(examples),
         )
 
-    def _groups(self, examples: list[Example]) -> dict[str, tuple[str, ...]]:
+    def _groups(self, examples: list[MemoryExample]) -> dict[str, tuple[str, ...]]:
         if not self.detailed:
             return {}
         return {

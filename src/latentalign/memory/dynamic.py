@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from latentalign.alignment.likelihood import ContextLikelihood, Head
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
 from latentalign.memory.reading import Reading, masked_softmax
 from latentalign.memory.vocabulary import Vocabulary
@@ -103,7 +103,7 @@ class Dynamic(nn.Module):
     def count(self) -> None:
         """Nothing changes with the number of batches."""
 
-    def forward(self, batch: Batch, targets: Tensor | None) -> Reading:
+    def forward(self, batch: MemoryBatch, targets: Tensor | None) -> Reading:
         """Read the facts; `targets` [B,1] are the observed answers."""
         encoded, asked = split_batch(self.encoder(batch.sentences)[:, 0], batch)  # [B,S,D], [B,D]
         if self.temporal is not None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.vocabulary import PAD, UNKNOWN
 
 
@@ -53,7 +53,7 @@ class SentenceEncoder(nn.Module):
         return encoded.view(-1, self.tables, self.size)
 
 
-def split_batch(encoded: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def split_batch(encoded: Tensor, batch: MemoryBatch) -> tuple[Tensor, Tensor]:
     """Encoded sentences [N+B,…] of a batch as facts [B,S,…] (zero where there is none), questions [B,…]."""
     facts, questions = encoded[: -len(batch)], encoded[-len(batch) :]
     row = batch.mask.flatten().cumsum(0).view_as(batch.mask) - 1

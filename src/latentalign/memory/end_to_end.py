@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.errors import UserError
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
 from latentalign.memory.reading import Reading, masked_softmax, walk_paths
 from latentalign.memory.vocabulary import Vocabulary
@@ -87,7 +87,7 @@ class EndToEnd(nn.Module):
     def _keep(self, state: Tensor) -> Tensor:
         return state if self.carry is None else self.carry(state)
 
-    def forward(self, batch: Batch, targets: Tensor | None) -> Reading:
+    def forward(self, batch: MemoryBatch, targets: Tensor | None) -> Reading:
         """Read the facts; `targets` [B,1] are the observed answers."""
         facts, questions = split_batch(self.encoder(batch.sentences), batch)  # [B,S,tables,D], [B,tables,D]
         if self.temporal is not None:

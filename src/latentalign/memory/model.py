@@ -11,10 +11,10 @@ from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.dynamic import Dynamic
 from latentalign.memory.end_to_end import EndToEnd
-from latentalign.memory.inference import InferenceNetwork
+from latentalign.memory.inference_network import MemoryInferenceNetwork
 from latentalign.memory.reading import Reading, fact_loss, hop_marginals, hop_targets, masked_softmax
 from latentalign.memory.supervised import Supervised
 from latentalign.memory.vocabulary import UNKNOWN_ANSWER, Vocabulary
@@ -60,7 +60,7 @@ class MemoryModel(nn.Module):
         self.config = config
         self.network = NETWORKS[config.kind](config, vocabulary, memory=memory, batches=batches)
         self.inference = (
-            InferenceNetwork(config, vocabulary, self.network.encoder, memory=memory)
+            MemoryInferenceNetwork(config, vocabulary, self.network.encoder, memory=memory)
             if needs_posterior and config.posterior == "network"
             else None
         )
@@ -72,7 +72,7 @@ class MemoryModel(nn.Module):
     def phi(self) -> list[nn.Parameter]:
         return [] if self.inference is None else list(self.inference.parameters())
 
-    def problem(self, batch: Batch, *, with_posterior: bool = False) -> MemoryProblem:
+    def problem(self, batch: MemoryBatch, *, with_posterior: bool = False) -> MemoryProblem:
         if self.training:
             self.network.count()
         reading = self.network(batch, batch.answers)
@@ -89,7 +89,7 @@ class MemoryModel(nn.Module):
             reading=reading,
         )
 
-    def _posterior(self, batch: Batch, reading: Reading, prior: Latent) -> Latent:
+    def _posterior(self, batch: MemoryBatch, reading: Reading, prior: Latent) -> Latent:
         if self.inference is not None:
             return self.distribution(self.inference(batch, self.network.encoder)[:, None], reading.mask)
         told = hop_targets(batch.support, len(reading.earlier) + reading.hops_in_latent)
@@ -102,7 +102,7 @@ class MemoryModel(nn.Module):
         probs = torch.where(told[:, -1:] >= 0, observed, prior.alignment_probs().detach()[:, 0])
         return Categorical.from_probs(probs[:, None], reading.mask)
 
-    def _penalty(self, batch: Batch, reading: Reading) -> Tensor | None:
+    def _penalty(self, batch: MemoryBatch, reading: Reading) -> Tensor | None:
         """What supporting facts add to the loss, [B,1]; where they are q, the bound has the last hop."""
         if self.config.facts == "none" or reading.hops_in_latent > 1:
             return None
@@ -118,7 +118,7 @@ class MemoryModel(nn.Module):
 
     def measures(
         self,
-        batch: Batch,
+        batch: MemoryBatch,
         problem: MemoryProblem,
         predictor: Predictor,
         *,
@@ -140,11 +140,11 @@ class MemoryModel(nn.Module):
         return found
 
     def _measure_hops(
-        self, found: dict[str, tuple[float, float]], prefix: str, attention: Tensor, batch: Batch
+        self, found: dict[str, tuple[float, float]], prefix: str, attention: Tensor, batch: MemoryBatch
     ) -> None:
         known = batch.supporting.any(dim=1)  # [B]
-        looked_at = attention.masked_fill(~batch.mask[:, None], -1.0).argmax(dim=-1)  # [B,hops]
-        hits = batch.supporting.gather(1, looked_at)[known]
+        strongest = attention.masked_fill(~batch.mask[:, None], -1.0).argmax(dim=-1)  # [B,hops]
+        hits = batch.supporting.gather(1, strongest)[known]
         count = float(len(hits))
         hops = hits.sum(dim=0).tolist()
         _add(found, f"{prefix}attention_accuracy", float(hops[-1]), count)

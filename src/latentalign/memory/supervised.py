@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.scores import Additive
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
 from latentalign.memory.reading import Reading, hop_targets
 from latentalign.memory.vocabulary import Vocabulary
@@ -44,7 +44,7 @@ class Supervised(nn.Module):
     def count(self) -> None:
         """Nothing changes with the number of batches."""
 
-    def forward(self, batch: Batch, targets: Tensor | None) -> Reading:
+    def forward(self, batch: MemoryBatch, targets: Tensor | None) -> Reading:
         """Read the facts; `targets` [B,1] are the observed answers."""
         encoded, questions = split_batch(self.encoder(batch.sentences)[:, 0], batch)  # [B,S,D], [B,D]
         facts = encoded if self.temporal is None else encoded + self.temporal(batch.age)[:, :, 0]

@@ -58,7 +58,7 @@ class MemoryAssets:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedStories:
     assets: MemoryAssets
     train: StoryDataset
     valid: StoryDataset
@@ -95,7 +95,7 @@ class MemoryTask:
         folder: Path,
         seed: int,
         log: Callable[[str], None],
-    ) -> Prepared:
+    ) -> PreparedStories:
         """Read or tell the stories, collect the vocabulary, hold some out."""
         train, valid = self._stories(data, folder=folder, log=log)
         vocabulary = Vocabulary.collect(train)
@@ -125,7 +125,7 @@ class MemoryTask:
         log(f"vocabulary: {len(vocabulary.words)} words, {len(vocabulary.answers) - 1} answers")
         if model.facts != "none" or model.posterior == "facts":
             _check_support(parts[0], log)
-        return Prepared(assets, parts[0], parts[1])
+        return PreparedStories(assets, parts[0], parts[1])
 
     def _stories(
         self, data: MemoryDataConfig, *, folder: Path, log: Callable[[str], None]

@@ -11,7 +11,7 @@ from torch import Tensor
 from latentalign.batching import cut
 from latentalign.errors import UserError
 from latentalign.vqa.features import RegionFeatures
-from latentalign.vqa.files import Example
+from latentalign.vqa.files import VqaExample
 from latentalign.vqa.vocabulary import PADDING, Answers, Words
 
 NOT_KEPT = -1  # an answer outside the vocabulary
@@ -49,7 +49,7 @@ class VqaDataset:
 
     def __init__(
         self,
-        examples: Sequence[Example],
+        examples: Sequence[VqaExample],
         features: RegionFeatures,
         *,
         words: Words,
@@ -131,7 +131,7 @@ class VqaDataset:
         return regions, torch.from_numpy(mask), torch.from_numpy(gold)
 
 
-def _said_table(examples: Sequence[Example], answers: Answers) -> np.ndarray:
+def _said_table(examples: Sequence[VqaExample], answers: Answers) -> np.ndarray:
     """What each person said, [N,P]: −1 for an answer that was not kept, −2 where there are fewer people."""
     people = max((len(example.answers) for example in examples), default=1)
     table = np.full((len(examples), people), -2, dtype=np.int64)

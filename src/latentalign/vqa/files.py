@@ -17,7 +17,7 @@ _ANNOTATION_KEYS = ("question_id", "answers", "multiple_choice_answer", "questio
 
 
 @dataclass(frozen=True)
-class Example:
+class VqaExample:
     """One question about one image with what people answered (normalised)."""
 
     question_id: int
@@ -45,7 +45,7 @@ def read_questions(path: str | Path) -> list[dict[str, Any]]:
     return _records(path, "questions", _QUESTION_KEYS)
 
 
-def read_examples(questions: str | Path, annotations: str | Path) -> list[Example]:
+def read_examples(questions: str | Path, annotations: str | Path) -> list[VqaExample]:
     """Every question with its annotation, in the order of the question file."""
     asked = read_questions(questions)
     answered = {
@@ -66,7 +66,7 @@ def read_examples(questions: str | Path, annotations: str | Path) -> list[Exampl
 
 def _join(
     question: Mapping[str, Any], annotation: Mapping[str, Any], normalised: dict[str, str], *, place: str
-) -> Example:
+) -> VqaExample:
     def clean(text: Any) -> str:
         text = str(text)
         if text not in normalised:
@@ -82,7 +82,7 @@ def _join(
             f"{place}: question {question['question_id']} has no answers; expected a list such as "
             '[{"answer": "yes", "answer_id": 1}, …]'
         )
-    return Example(
+    return VqaExample(
         question_id=int(question["question_id"]),
         image_id=int(question["image_id"]),
         question=str(question["question"]),
@@ -105,7 +105,7 @@ def _records(path: str | Path, name: str, keys: tuple[str, ...]) -> list[dict[st
     return records
 
 
-def split_validation(examples: list[Example], *, seed: int) -> tuple[list[Example], list[Example]]:
+def split_validation(examples: list[VqaExample], *, seed: int) -> tuple[list[VqaExample], list[VqaExample]]:
     """Half of the validation images for validation, the other half (with their questions) for testing."""
     images = np.array(sorted({example.image_id for example in examples}))
     shuffled = np.random.default_rng(seed).permutation(images)

@@ -15,7 +15,7 @@ from latentalign.vqa.measures import measure_batch
 from latentalign.vqa.vocabulary import PADDING
 
 
-class Posterior(nn.Module):
+class VqaInferenceNetwork(nn.Module):
     """q_i ∝ exp(uᵀ tanh(U₁(x_i ⊙ ReLU(V₁ h_y)) + U₂(x̃ ⊙ ReLU(V₂ h_y)))).
 
     h_y is an embedding of the answer; the whole network is unused at test time.
@@ -69,7 +69,7 @@ class VqaModel(nn.Module):
         self.answer = nn.Linear(config.answer_hidden_dim, answers)
         self.dropout = nn.Dropout(config.dropout)
         self.posterior = (
-            Posterior(config, answers=answers, region_dim=region_dim) if needs_posterior else None
+            VqaInferenceNetwork(config, answers=answers, region_dim=region_dim) if needs_posterior else None
         )
 
     def problem(self, batch: VqaBatch, *, with_posterior: bool = False) -> AlignmentProblem:
@@ -112,7 +112,7 @@ class VqaModel(nn.Module):
         logits: Tensor = self.answer(torch.relu(region + question))
         return logits
 
-    def _need_posterior(self) -> Posterior:
+    def _need_posterior(self) -> VqaInferenceNetwork:
         if self.posterior is None:
             raise RuntimeError("this model was built without an inference network")
         return self.posterior

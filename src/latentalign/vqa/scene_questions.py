@@ -61,11 +61,11 @@ def _ask_one(scene: Scene, rng: np.random.Generator) -> SceneQuestion | None:
     if name is None or region is None:
         return None
     if asked == "check":
-        guess = (
+        colour = (
             shape.colour if rng.random() < 0.5 else str(rng.choice([c for c in COLOURS if c != shape.colour]))
         )
         return SceneQuestion(
-            f"is the {name} {guess}?", "is the", "yes" if guess == shape.colour else "no", (region,)
+            f"is the {name} {colour}?", "is the", "yes" if colour == shape.colour else "no", (region,)
         )
     word = {"kind": "shape"}.get(asked, asked)
     name = name.replace("shape", "thing") if asked == "kind" else name

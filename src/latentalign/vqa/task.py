@@ -14,7 +14,7 @@ from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
 from latentalign.vqa.features import RegionFeatures, convert_features
-from latentalign.vqa.files import Example, read_examples, read_gold_regions, split_validation
+from latentalign.vqa.files import VqaExample, read_examples, read_gold_regions, split_validation
 from latentalign.vqa.model import VqaModel
 from latentalign.vqa.scene_files import ensure_scenes
 from latentalign.vqa.vocabulary import Answers, Words
@@ -155,7 +155,7 @@ class VqaTask:
         return answer_question(model, assets, request, predictor=predictor, **options)
 
 
-def _read(data: VqaDataConfig, folder: Path, split: str) -> list[Example]:
+def _read(data: VqaDataConfig, folder: Path, split: str) -> list[VqaExample]:
     name = "train" if split == "train" else "valid"
     questions = resolve(folder, getattr(data, f"{name}_questions"))
     annotations = resolve(folder, getattr(data, f"{name}_annotations"))
@@ -167,7 +167,7 @@ def _read(data: VqaDataConfig, folder: Path, split: str) -> list[Example]:
 
 def _build_dataset(
     assets: VqaAssets,
-    examples: list[Example],
+    examples: list[VqaExample],
     features: RegionFeatures,
     folder: Path,
     split: str,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latentalign.errors import UserError
 from latentalign.files import read_lines
-from latentalign.vqa.files import Example
+from latentalign.vqa.files import VqaExample
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 PADDING, UNKNOWN = 0, 1
@@ -82,7 +82,7 @@ class Answers:
     answers: tuple[str, ...]
 
     @classmethod
-    def collect(cls, examples: Sequence[Example], *, minimum: int) -> "Answers":
+    def collect(cls, examples: Sequence[VqaExample], *, minimum: int) -> "Answers":
         """Main answers of at least `minimum` questions."""
         counts = Counter(example.main_answer for example in examples if example.main_answer)
         kept = sorted((answer for answer, n in counts.items() if n >= minimum), key=lambda a: (-counts[a], a))

@@ -17,7 +17,7 @@ from latentalign.reports.figures.heatmap import check_format, save
 _COLOURS = {"prior": "#1f5fbf", "posterior": "#c23b22"}
 _LABELLED = 0.05  # regions below this probability carry no number
 _MOST_LABELS = 4
-_VEIL = 0.72  # how far what nobody looks at fades into white
+_FADED = 0.72  # how far what nobody looks at fades into white
 
 
 def draw_answer(result: Mapping[str, Any], picture: str | Path, output: str | Path) -> None:
@@ -43,7 +43,7 @@ def draw_regions(
 ) -> None:
     """One image: it stays clear where the probability is, and every box is drawn as strongly as its own."""
     height, width = image.shape[:2]
-    axes.imshow(_veiled(image, boxes, weights), extent=(0, width, height, 0), interpolation="lanczos")
+    axes.imshow(_faded(image, boxes, weights), extent=(0, width, height, 0), interpolation="lanczos")
     order = np.argsort(weights)
     for number in order:
         _draw_box(axes, boxes[number], weights[number], colour)
@@ -59,14 +59,14 @@ def draw_regions(
         spine.set_color("#bbbbbb")
 
 
-def _veiled(image: np.ndarray, boxes: Sequence[Sequence[float]], weights: Sequence[float]) -> np.ndarray:
+def _faded(image: np.ndarray, boxes: Sequence[Sequence[float]], weights: Sequence[float]) -> np.ndarray:
     height, width = image.shape[:2]
     clear = np.zeros((height, width))
     for (x1, y1, x2, y2), weight in zip(boxes, weights, strict=True):
         rows, columns = slice(int(y1), int(np.ceil(y2))), slice(int(x1), int(np.ceil(x2)))
         clear[rows, columns] = np.maximum(clear[rows, columns], weight)
-    veil = _VEIL * (1 - clear / max(float(clear.max()), 1e-9))[..., None]
-    return image * (1 - veil) + veil
+    faded = _FADED * (1 - clear / max(float(clear.max()), 1e-9))[..., None]
+    return image * (1 - faded) + faded
 
 
 def _draw_box(axes: Axes, box: Sequence[float], weight: float, colour: str) -> None:

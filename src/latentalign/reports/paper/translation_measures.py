@@ -120,12 +120,12 @@ def hypotheses_path(grid: Grid, cell: Cell, inference: str) -> Path:
 
 
 def _revision(folder: Path) -> str | None:
-    """The commit the run was trained with, in its last sitting."""
+    """The commit the run was trained with, when it was last started."""
     try:
-        sittings: Sequence[dict[str, Any]] = json.loads(
+        sessions: Sequence[dict[str, Any]] = json.loads(
             (folder / "environment.json").read_text(encoding="utf-8")
         )
-        return sittings[-1].get("git_revision")
+        return sessions[-1].get("git_revision")
     except (OSError, ValueError, IndexError):
         return None
 

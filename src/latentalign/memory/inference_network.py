@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.memory.config import MemoryModelConfig
-from latentalign.memory.dataset import Batch
+from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
 from latentalign.memory.reading import masked_softmax, walk_paths
 from latentalign.memory.vocabulary import PAD, Vocabulary
 
 
-class InferenceNetwork(nn.Module):
+class MemoryInferenceNetwork(nn.Module):
     """Scores of q(z | facts, question, answer), for the last hop or for every path.
 
     It reads the generative model's word vectors (detached: it must not disturb them) through projections of
@@ -36,7 +36,7 @@ class InferenceNetwork(nn.Module):
         padded = [words + [PAD] * (longest - len(words)) for words in vocabulary.answer_words]
         self.register_buffer("words_of_answer", torch.tensor(padded), persistent=False)
 
-    def forward(self, batch: Batch, encoder: SentenceEncoder) -> Tensor:
+    def forward(self, batch: MemoryBatch, encoder: SentenceEncoder) -> Tensor:
         """Scores [B,Z]: slots of the last hop, or paths."""
         table = encoder.table.detach()
         sentences = torch.cat([batch.sentences, self._answer_sentences(batch)])
@@ -55,7 +55,7 @@ class InferenceNetwork(nn.Module):
             state = state + torch.tanh((attention[:, None] @ value)[:, 0])
         return (keys[-1] @ state[..., None])[..., 0]
 
-    def _answer_sentences(self, batch: Batch) -> Tensor:
+    def _answer_sentences(self, batch: MemoryBatch) -> Tensor:
         """The words of the answers, as wide as the sentences of the batch."""
         words = self.words_of_answer[batch.answers[:, 0]]  # [B,J']
         width = batch.sentences.shape[1]
