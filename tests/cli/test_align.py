@@ -42,7 +42,7 @@ def test_prior_posterior_and_exact_differ(run, files):
         by: latentalign("align", run, *files, "--by", by).stdout for by in ("prior", "posterior", "exact")
     }
     assert len(set(found.values())) == 3
-    assert latentalign("align", run, *files).stdout == found["posterior"]
+    assert latentalign("align", run, *files).stdout == found["exact"]
 
 
 def test_scores_are_written_and_can_be_read_back(run, files):
@@ -110,7 +110,11 @@ def test_a_soft_run_has_no_posterior(files, tmp_path):
     assert_mistake(latentalign("align", soft, *files, "--by", "posterior"), "no posterior")
     assert (
         latentalign("align", soft, *files).stdout
-        == latentalign("align", soft, *files, "--by", "prior").stdout
+        == latentalign("align", soft, *files, "--by", "exact").stdout
+    )
+    assert (
+        latentalign("align", soft, *files).stdout
+        != latentalign("align", soft, *files, "--by", "prior").stdout
     )
 
 

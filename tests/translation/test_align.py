@@ -116,6 +116,24 @@ def test_an_empty_side_has_no_links_and_the_worst_score():
     assert decode_links(found[0].prior, threshold=0.1) == {}
 
 
+def test_a_pair_that_is_too_long_has_no_links():
+    assets = tiny_assets()
+    aligner = Aligner(tiny_model(assets), assets, longest=40)
+    long = aligner.encode("ja " * 50, "yes")
+    found = aligner.align_pieces([long, aligner.encode(*PAIRS[0])], exact=True, score=True)
+    assert [one.too_long for one in found] == [True, False]
+    assert found[0].score == -math.inf
+    assert decode_links(found[0].exact) == {}
+    assert decode_links(found[1].exact)
+
+
+def test_the_best_links_are_exact_where_they_exist():
+    assets = tiny_assets()
+    assert Aligner(tiny_model(assets), assets).best == "exact"
+    assert Aligner(tiny_model(assets, alignment="dirichlet"), assets).best == "posterior"
+    assert Aligner(tiny_model(assets, alignment="dirichlet", posterior=False), assets).best == "prior"
+
+
 def test_argmax_links_every_word_once_unless_no_word_is_likelier():
     probs = np.array([[0.6, 0.3], [0.3, 0.1], [0.2, 0.5]])  # rows lack 0.1, 0.6 and 0.3
     assert decode_links(probs) == {(0, 0): 0.6, (1, 2): 0.5}

@@ -131,12 +131,22 @@ def test_relaxed_alignments_are_sampled():
 @pytest.mark.parametrize("posterior", [True, False])
 def test_alignments_are_over_the_words_of_the_output(posterior):
     search = translator(tiny_model(ASSETS, posterior=posterior))
-    assert search.links_by == ("posterior" if posterior else "exact")
+    assert search.links_by == "exact"
     for sentence, row in zip(SENTENCES, search.translate(SENTENCES, alignments=True), strict=True):
         links = row[0].links(search.links_by)
         assert row[0].alignment.target_words == row[0].text.split()
         assert all(i < len(sentence.split()) for i, _ in links)
         assert len({j for _, j in links}) == len(links) <= len(row[0].text.split())
+
+
+def test_a_sentence_that_is_too_long_is_cut():
+    short = "ein Hund läuft"
+    pieces = len(ASSETS.source.encode(short))
+    model = tiny_model(ASSETS)
+    cut = Translator(model, ASSETS, options=SearchOptions(beam=2), longest=pieces)
+    assert cut.translate([f"{short} über die Wiese"])[0][0].text == cut.translate([short])[0][0].text
+    whole = Translator(model, ASSETS, options=SearchOptions(beam=2))
+    assert whole.translate([f"{short} über die Wiese"])[0][0].text != cut.translate([short])[0][0].text
 
 
 def test_a_source_without_an_end_mark_is_translated():

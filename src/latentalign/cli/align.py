@@ -25,8 +25,8 @@ def align(
     by: str | None = typer.Option(
         None,
         "--by",
-        help="posterior (inference network), prior (attention) or exact (posterior by Bayes' rule); "
-        "posterior unless given, prior for a run without an inference network.",
+        help="exact (posterior by Bayes' rule), posterior (inference network) or prior (attention); "
+        "exact unless given, where the run's alignment is discrete.",
     ),
     scores: bool = typer.Option(
         False,
@@ -64,7 +64,12 @@ def align(
         backward = other.align(((right, left) for left, right in read_pairs(files)), **asked)
     with ExitStack() as stack:
         stream = sys.stdout if output is None else stack.enter_context(open_atomic(output))
-        for one, two in zip(forward, backward, strict=False):
+        for number, (one, two) in enumerate(zip(forward, backward, strict=False), start=1):
+            if one.too_long:
+                print(
+                    f"latentalign: {source}, line {number}: a side has more than {aligner.longest} pieces; no links",
+                    file=sys.stderr,
+                )
             links = _decode(one.probs(chosen), None if two is None else two.probs(back_by), method, threshold)
             stream.write(_row(links, _mean_score(one, two) if scores else None))
 

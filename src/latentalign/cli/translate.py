@@ -115,9 +115,11 @@ def _warn_of_long_lines(
     for number, line in enumerate(window, start=before + 1):
         pieces = len(translator.assets.source.encode(line))
         if pieces > longest:
+            done = "translated all the same, but look at the result"
+            if pieces > translator.longest:
+                done = f"only the first {translator.longest} are translated; split it into sentences"
             print(
-                f"latentalign: {place} {number}: {pieces} pieces, more than the {longest} of training; "
-                "translated all the same, but look at the result",
+                f"latentalign: {place} {number}: {pieces} pieces, more than the {longest} of training; {done}",
                 file=sys.stderr,
             )
 

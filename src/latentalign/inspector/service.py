@@ -95,7 +95,7 @@ class InspectorService:
     async def align(self, request: AlignRequest) -> AlignResponse:
         served = self.runs.find(request.run, tasks=("translation",))
         aligner = Aligner(served.run.model, served.run.assets)
-        by = request.by or ("posterior" if aligner.has_posterior else "prior")
+        by = request.by or _links_by(aligner.best)
         aligner.check(by)
         if by == "exact" and served.relaxed:
             raise UserError("by: the exact posterior needs a categorical alignment; this run's is relaxed")

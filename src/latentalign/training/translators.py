@@ -41,9 +41,9 @@ def translator_for(
 
 
 def aligner_for(run: Run, by: str | None = None) -> tuple[Aligner, str]:
-    """An aligner and the links it gives: those asked for, or the posterior where the run has one."""
+    """An aligner and the links it gives: those asked for, or the best that it has."""
     aligner = Aligner(run.model, run.assets)
-    chosen = by or ("posterior" if aligner.has_posterior else "prior")
+    chosen = by or aligner.best
     try:
         aligner.check(chosen)
     except UserError as error:

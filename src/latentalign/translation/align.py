@@ -27,6 +27,7 @@ from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import make_batch
 
 SOURCES = ("posterior", "prior", "exact")
+LONGEST = 1000  # pieces a side: cost grows with the product of both; a longer pair gets no links
 _PRUNE = 1e-4  # positions that cannot reach this share of p(y|x) are left out of scores and exact posteriors
 
 
@@ -40,6 +41,7 @@ class PairAlignment:
     posterior: np.ndarray | None = None  # q(z | x, y) of the inference network
     exact: np.ndarray | None = None  # p(z | x, y so far and now), by Bayes' rule from prior and likelihood
     score: float | None = None  # mean log p(y|x) per target piece
+    too_long: bool = False  # for this aligner: no links
 
     def probs(self, by: str) -> np.ndarray:
         """The matrix of that name; `posterior` has to be there."""
@@ -67,10 +69,20 @@ def word_probs(
 class Aligner:
     """Aligns pairs of sentences with one trained model."""
 
-    def __init__(self, model: Any, assets: TranslationAssets, *, batch_pieces: int = 4096) -> None:
+    def __init__(
+        self, model: Any, assets: TranslationAssets, *, batch_pieces: int = 4096, longest: int = LONGEST
+    ) -> None:
         self.model = model.eval()
         self.assets = assets
         self.batch_pieces = batch_pieces
+        self.longest = longest
+
+    @property
+    def best(self) -> str:
+        """The best links of this model: the exact posterior where there is one, else the inference network's."""
+        if self.model.example_prior().is_discrete:
+            return "exact"
+        return "posterior" if self.has_posterior else "prior"
 
     @property
     def has_posterior(self) -> bool:
@@ -113,10 +125,16 @@ class Aligner:
         self, pairs: Sequence["PairPieces"], *, exact: bool = False, score: bool = False
     ) -> list[PairAlignment]:
         """Align pairs that are already in pieces, in batches of similar lengths."""
-        results = [_empty(pair) for pair in pairs]
-        real = [number for number, pair in enumerate(pairs) if pair.source_words and pair.target_words]
-        real.sort(key=lambda number: (len(pairs[number].target), len(pairs[number].source)))
         lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
+        results = [
+            _empty(pair, too_long=length > self.longest) for pair, length in zip(pairs, lengths, strict=True)
+        ]
+        real = [
+            number
+            for number, pair in enumerate(pairs)
+            if pair.source_words and pair.target_words and lengths[number] <= self.longest
+        ]
+        real.sort(key=lambda number: (len(pairs[number].target), len(pairs[number].source)))
         for group in cut(real, lengths=lengths, padded=self.batch_pieces):
             aligned = self._align_batch([pairs[number] for number in group], exact=exact, score=score)
             for number, alignment in zip(group, aligned, strict=True):
@@ -180,7 +198,16 @@ def _likelihood(
     return (value * problem.weights).sum(dim=1) if score else None, responsibilities
 
 
-def _empty(pair: PairPieces) -> PairAlignment:
-    """A pair with an empty side has no links and is as bad as pairs get."""
-    nothing = np.zeros((len(pair.target_words), len(pair.source_words)))
-    return PairAlignment(pair.source_words, pair.target_words, nothing, nothing, nothing, score=-float("inf"))
+def _empty(pair: PairPieces, *, too_long: bool) -> PairAlignment:
+    """A pair with an empty side, or one that is too long, has no links and is as bad as pairs get."""
+    # a table of a pair that is too long might be larger than the memory
+    nothing = np.zeros((0, 0) if too_long else (len(pair.target_words), len(pair.source_words)))
+    return PairAlignment(
+        pair.source_words,
+        pair.target_words,
+        nothing,
+        nothing,
+        nothing,
+        score=-float("inf"),
+        too_long=too_long,
+    )

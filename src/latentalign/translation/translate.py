@@ -20,6 +20,8 @@ from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import Hypothesis, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END
 
+LONGEST = 500  # pieces of a source: the time of a search grows with the square of its length
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -48,31 +50,29 @@ class Translator:
         predictor: Predictor | None = None,
         batch_size: int = 64,
         batch_pieces: int = 4096,
+        longest: int = LONGEST,
         seed: int = 0,
     ) -> None:
         self.model = model.eval()
         self.assets = assets
         self.options = options or SearchOptions()
         self.predictor = predictor or Exact()
-        self.batch_size, self.batch_pieces = batch_size, batch_pieces
+        self.batch_size, self.batch_pieces, self.longest = batch_size, batch_pieces, longest
         self.device = next(model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.aligner = Aligner(model, assets)
 
     @property
     def links_by(self) -> str:
-        """The best links this model can give its outputs: its posterior, if need be by Bayes' rule."""
-        if self.aligner.has_posterior:
-            return "posterior"
-        return "exact" if self._categorical else "prior"
-
-    @property
-    def _categorical(self) -> bool:
-        return self.model.example_prior().is_discrete
+        """Which links its outputs have: the best that the model gives."""
+        return self.aligner.best
 
     def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
-        """The n best translations of every sentence; an empty sentence has the empty translation."""
-        pieces = [self.assets.source.encode(sentence) for sentence in sentences]
+        """The n best translations of every sentence; an empty sentence has the empty translation.
+
+        Of a sentence of more than `longest` pieces only the beginning is translated, so that time is bounded.
+        """
+        pieces = [self.assets.source.encode(sentence)[: self.longest] for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
         lengths = [len(found) for found in pieces]
         order = sorted((number for number, length in enumerate(lengths) if length), key=lengths.__getitem__)
