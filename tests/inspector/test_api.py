@@ -57,7 +57,7 @@ def test_numbers_are_the_library_s_own_floats(site, folders):
         (one,) = result["translations"]
         assert (one["text"], one["score"], one["log_prob"]) == (best.text, best.score, best.log_prob)
         links = {(link["source"], link["target"]): link["probability"] for link in one["links"]}
-        assert links == best.links("posterior")
+        assert links == best.links("exact")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_links_and_scores_are_those_of_the_command_line(site, folders, files, ru
     )
     rows = [f"{one['pharaoh']}\t{one['score']:.4f}" for one in found["results"]]
     assert rows == told.stdout.splitlines()
-    assert found["by"] == (by or ("prior" if run == 1 else "posterior"))
+    assert found["by"] == (by or "exact")
 
 
 def test_scores_alone_are_those_of_align(site, folders):
@@ -196,7 +196,7 @@ def test_what_is_served(site):
         (
             "translate",
             {"sentences": ["ja"], "run": "relaxed", "inference": "exact"},
-            ["categorical", "sample"],
+            ["discrete", "sample"],
         ),
         ("translate", {"sentences": ["ja"], "beam": 2, "n_best": 3}, ["n-best", "beam size 2"]),
         ("translate", {"sentences": "ja"}, ["sentences", "list"]),

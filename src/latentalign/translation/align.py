@@ -161,7 +161,14 @@ class Aligner:
                 for name, table in tables.items()
             }
             value = None if log_probs is None else float(log_probs[number]) / len(pair.target)
-            yield PairAlignment(pair.source_words, pair.target_words, score=value, **words)
+            yield PairAlignment(
+                pair.source_words,
+                pair.target_words,
+                words["prior"],
+                words.get("posterior"),
+                words.get("exact"),
+                score=value,
+            )
 
 
 @dataclass(frozen=True)
