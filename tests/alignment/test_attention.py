@@ -240,7 +240,7 @@ def test_parts_may_be_given_as_objects() -> None:
         (
             lambda: Example().run(attention(), posterior_scores=torch.zeros(2, 3, 5)),
             ConfigError,
-            "posterior: Marginal takes none",
+            "posterior_scores: objective Marginal takes none; drop them",
         ),
         (
             lambda: Example().run(attention(), weights=torch.ones(2, 4)),
@@ -250,7 +250,7 @@ def test_parts_may_be_given_as_objects() -> None:
         (
             lambda: Example().run(attention(), weights=torch.zeros(2, 3)),
             ConfigError,
-            "weights: expected a positive sum, received 0.*; ",
+            "weights: expected a positive sum.*received 0; drop a batch",
         ),
         (
             lambda: Example().run(attention(), mask=torch.ones(2, 4, dtype=torch.bool)),

@@ -7,11 +7,14 @@ from torch import Tensor, nn
 
 from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_shapes
-from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.errors import ConfigError, NoOutputValues, ShapeError
+from latentalign.alignment.heads import Head, check_targets
 from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import ContextLikelihood, Head, Likelihood
+from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.masks import zero_where_masked
 from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.objectives import Objective
+from latentalign.alignment.precision import autocast_dtype
 from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import (
@@ -29,12 +32,14 @@ class AttentionOutput:
 
     attention: Tensor  # [B,T,S]: the prior E_p[z]
     prior: Latent
-    posterior: Latent | None = (
-        None  # given targets: the inference network's; in evaluation else the exact one
-    )
-    loss: Tensor | None = None  # scalar, nats an output, to be minimised; where targets were given
+    # of the given scores or the inference network; else, in evaluation and given targets, the exact one
+    posterior: Latent | None = None
+    # scalar, nats an output that counts, to be minimised; where targets were given
+    loss: Tensor | None = None
     bound: Bound | None = None  # in training: the objective's parts, [B,T]
-    log_probs: Tensor | None = None  # [B,T,V], in evaluation: the predictive distribution
+    log_probs: Tensor | None = (
+        None  # [B,T,V], in evaluation: the predictive distribution of a head with logits
+    )
 
 
 class LatentAttention(nn.Module):
@@ -46,8 +51,10 @@ class LatentAttention(nn.Module):
     Args:
         query_dim: size of a query vector.
         memory_dim: size of a memory vector.
-        objective: name or config, such as "marginal" or {"name": "variational", "estimator": "reinforce"}.
-        inference: "exact", "kmax:K", "sample:N" or "soft", used in evaluation mode.
+        objective: name or config, such as "marginal" or {"name": "variational", "estimator": "reinforce"}. Where it
+            names no estimator, a continuous distribution takes "pathwise".
+        inference: "exact", "kmax:K", "sample:N" or "soft", used in evaluation mode. By default "exact", and "sample"
+            for a continuous distribution.
         score: "additive", "dot" or "general".
         hidden_dim: inner size of the additive score (default: query_dim).
         distribution: "categorical" (with a `normalizer`), "dirichlet" or "logistic-normal".
@@ -71,18 +78,22 @@ class LatentAttention(nn.Module):
         memory_dim: int,
         *,
         objective: Config | Objective = "marginal",
-        inference: str | Predictor = "exact",
+        inference: str | Predictor | None = None,
         score: str = "additive",
         hidden_dim: int | None = None,
         distribution: Config = "categorical",
         inference_network: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        self.query_dim, self.memory_dim = query_dim, memory_dim
         self.score = build_score(score, query_dim, memory_dim, hidden_dim or query_dim)
-        self.objective = objective if isinstance(objective, Objective) else build_objective(objective)
-        self.objective_state = nn.ModuleList(self.objective.modules())
-        self.predictor = parse_inference(inference) if isinstance(inference, str) else inference
         self.distribution = build_distribution(distribution)
+        is_discrete = self.distribution(torch.zeros(1, 1, 1), None).is_discrete
+        estimator = None if is_discrete else "pathwise"
+        self.objective = build_objective(objective, estimator=estimator)
+        self.objective_state = nn.ModuleList(self.objective.modules())
+        inference = inference or ("exact" if is_discrete else "sample")
+        self.predictor = parse_inference(inference) if isinstance(inference, str) else inference
         if inference_network is not None and not self.objective.needs_posterior:
             raise ConfigError(
                 f"inference_network: objective {type(self.objective).__name__} takes none; drop it or choose "
@@ -92,67 +103,118 @@ class LatentAttention(nn.Module):
 
     def forward(
         self,
-        queries: Tensor,  # [B,T,Dq]
-        memory: Tensor,  # [B,S,Dm]
+        queries: Tensor,
+        memory: Tensor,
         likelihood: Head,
         *,
-        mask: Tensor | None = None,  # [B,S] or [B,T,S], True = real
-        targets: Tensor | None = None,  # [B,T]
-        weights: Tensor | None = None,  # [B,T], which outputs count
-        posterior_scores: Tensor | None = None,  # [B,T,S]
+        mask: Tensor | None = None,
+        targets: Tensor | None = None,
+        weights: Tensor | None = None,
+        posterior_scores: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> AttentionOutput:
-        """Attend; `likelihood(context [N,Dm], query [N,Dq])` gives logits [N,V] or a torch Distribution."""
-        check_shapes(queries=(queries, "B T Q"), memory=(memory, "B S M"))
+        """Attend.
+
+        Args:
+            queries: [B,T,Dq].
+            memory: [B,S,Dm].
+            likelihood: a function (context [N,Dm], query [N,Dq]) -> logits [N,V] or a torch Distribution of N outputs.
+            mask: [B,S] or [B,T,S] bool, True = a real position. This is the opposite of torch's `key_padding_mask`,
+                where True is padding.
+            targets: the observed outputs, whole numbers [B,T] (−100 = does not count, as in torch's cross entropy), or
+                floating-point numbers [B,T,…] for a density.
+            weights: [B,T], which outputs count (bool) or how much (numbers of at least 0); all alike by default. The
+                loss is the mean under these weights. Where the weight is 0 the target is not looked at: f is 1 there.
+            posterior_scores: [B,T,S] scores of q, for objectives that need a posterior.
+            generator: makes samples repeatable.
+        """
+        self._check(queries, memory, posterior_scores)
         prior = self.distribution(self.score(queries, memory), mask)
-        f = ContextLikelihood(likelihood, memory, queries, targets)
+        if weights is None:
+            weights = torch.ones(queries.shape[:2], dtype=torch.bool, device=queries.device)
+        f = ContextLikelihood(likelihood, memory, queries, targets, counted=_checked(weights, queries) > 0)
+        if f.counted is not None:  # an ignored target weighs nothing
+            weights = weights * f.counted
+        if self.inference_network is not None and posterior_scores is None and f.targets is not None:
+            posterior_scores = self.inference_network(queries, memory, f.targets)
+        posterior = None
+        if posterior_scores is not None:
+            posterior = self.distribution(posterior_scores, mask).with_full_support(posterior_scores, mask)
+        problem = AlignmentProblem(prior, f, weights, posterior)
         if self.training:
             if targets is None:
                 raise ConfigError(
                     "targets: expected the observed outputs [B,T] in training mode, received none; pass "
                     "targets=, or call eval() first to predict"
                 )
-            posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
-            bound = self.objective(_problem(prior, f, weights, posterior), generator=generator)
-            return AttentionOutput(
-                prior.mean(), prior, posterior, -_weighted_mean(bound.surrogate, weights), bound
+            bound = self.objective(problem, generator=generator)
+            loss = -_mean(bound.surrogate, problem.weights)
+            return AttentionOutput(prior.mean(), prior, posterior, loss, bound)
+        prior = problem.prior  # knows which steps are real
+        if targets is not None and posterior is None and prior.is_discrete:
+            posterior = exact_posterior(prior, f)
+        log_probs, scores = self._predict(prior, f, generator)
+        nll = None if scores is None else -_mean(scores, problem.weights)
+        return AttentionOutput(prior.mean(), prior, posterior, nll, None, log_probs)
+
+    def _predict(
+        self, prior: Latent, f: ContextLikelihood, generator: torch.Generator | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Log probabilities of every output value, where there are such, and of the targets: by the same samples."""
+        if f.targets is not None and f.targets.is_floating_point():
+            return None, self.predictor.score(prior, f, generator=generator)
+        try:
+            log_probs = self.predictor.log_probs(prior, f, generator=generator)
+        except NoOutputValues:  # a distribution of counts, or nobody asked for a density's score
+            score = None if f.targets is None else self.predictor.score(prior, f, generator=generator)
+            return None, score
+        if f.targets is None:
+            return log_probs, None
+        check_targets(f.targets.flatten(), log_probs.shape[-1])
+        return log_probs, log_probs.gather(-1, f.targets[..., None])[..., 0]
+
+    def _check(self, queries: Tensor, memory: Tensor, posterior_scores: Tensor | None) -> None:
+        sizes = {"Q": self.query_dim, "M": self.memory_dim}
+        check_shapes(sizes, queries=(queries, "B T Q"), memory=(memory, "B S M"))
+        if memory.shape[1] == 0:
+            raise ShapeError(
+                f"memory: expected at least one position, received {list(memory.shape)}; an output has to read "
+                "something"
             )
-        posterior = None
-        if targets is not None:
-            posterior = self._posterior(queries, memory, targets, mask, posterior_scores)
-            prior = _problem(prior, f, weights).prior  # knows which steps are real
-            if posterior is None and prior.is_discrete:
-                posterior = exact_posterior(prior, f)
-        log_probs = self.predictor.log_probs(prior, f, generator=generator) if f.has_logits else None
-        nll = None if targets is None else -self.predictor.score(prior, f, generator=generator)
-        loss = None if nll is None else _weighted_mean(nll, weights)
-        return AttentionOutput(prior.mean(), prior, posterior, loss, None, log_probs)
-
-    def _posterior(
-        self, queries: Tensor, memory: Tensor, targets: Tensor, mask: Tensor | None, scores: Tensor | None
-    ) -> Latent | None:
-        if scores is None and self.inference_network is not None:
-            scores = self.inference_network(queries, memory, targets)
-        if scores is None:
-            return None
-        return self.distribution(scores, mask).with_full_support(scores, mask)
+        expected = next((parameter.dtype for parameter in self.score.parameters()), queries.dtype)
+        for name, tensor in (("queries", queries), ("memory", memory)):
+            mixed = tensor.dtype != expected and autocast_dtype(tensor) is None
+            if mixed or not tensor.is_floating_point():
+                raise ConfigError(
+                    f"{name}: expected {expected} as the layer's, received {tensor.dtype}; use .to({expected}) on "
+                    "the tensor or on the layer"
+                )
+        if posterior_scores is not None and not self.objective.needs_posterior:
+            raise ConfigError(
+                f"posterior_scores: objective {type(self.objective).__name__} takes none; drop them or choose "
+                "variational, wake, rws or vimco"
+            )
 
 
-def _problem(
-    prior: Latent, likelihood: Likelihood, weights: Tensor | None, posterior: Latent | None = None
-) -> AlignmentProblem:
-    if weights is None:
-        return AlignmentProblem(prior, likelihood, posterior=posterior)
-    return AlignmentProblem(prior, likelihood, weights, posterior)
+def _checked(weights: Tensor, queries: Tensor) -> Tensor:
+    """Weights of outputs as numbers; NaN, infinite and negative ones refused."""
+    check_shapes(queries=(queries, "B T Q"), weights=(weights, "B T"))
+    if weights.is_floating_point() and not bool(((weights >= 0) & (weights < torch.inf)).all()):
+        wrong = weights[~((weights >= 0) & (weights < torch.inf))][0].item()
+        raise ConfigError(
+            f"weights: expected finite numbers of at least 0, received {wrong:g}; use 0 for an output that does "
+            "not count"
+        )
+    return weights
 
 
-def _weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    if weights is None:
-        return values.mean()
-    check_shapes(values=(values, "B T"), weights=(weights, "B T"))
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """The mean of values [B,T] under weights [B,T]."""
     total = weights.sum()
     if not bool(total > 0):
         raise ConfigError(
-            f"weights: expected a positive sum, received {total.item():g}; drop a batch in which no output counts"
+            f"weights: expected a positive sum over {list(values.shape)} outputs, received {total.item():g}; drop "
+            "a batch in which no output counts"
         )
-    return (values * weights).sum() / total
+    # an output that does not count must not bring its infinity in
+    return (zero_where_masked(values, weights > 0) * weights.to(values.dtype)).sum() / total.to(values.dtype)

@@ -1,8 +1,13 @@
-"""Continuous latents: relaxed alignments (Dirichlet, logistic-normal) and the Gaussian vector."""
+"""Continuous latents: relaxed alignments (Dirichlet, logistic-normal) and the Gaussian vector.
+
+In half precision they compute in float32 and return the dtype of their parameters; within autocast they are float32.
+"""
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,9 +17,46 @@ from latentalign.alignment.distributions import check_finite
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.latent import ContinuousLatent, Latent
 from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
+from latentalign.alignment.precision import autocast_dtype, widened
 
 # exp(scores) of a Dirichlet is kept within e^±10: beyond it, gammas and digammas lose their digits
 CONCENTRATION_LIMIT = 10.0
+
+
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def _in_float32(method: Method) -> Method:
+    """Compute in float32 where the parameters are in half precision, and return their dtype."""
+
+    @wraps(method)
+    def wider(self: Any, *arguments: Any, **options: Any) -> Tensor:
+        dtype = getattr(self, fields(self)[0].name).dtype
+        if widened(dtype) == dtype:
+            return method(self, *arguments, **options)
+        return method(*map(_to_float32, (self, *arguments)), **options).to(dtype)
+
+    return cast("Method", wider)
+
+
+def _to_float32(argument: object) -> object:
+    if isinstance(argument, Tensor) and argument.is_floating_point():
+        return argument.float()
+    if isinstance(argument, ContinuousLatent):
+        latent: Any = argument
+        return replace(
+            latent, **{part.name: _to_float32(getattr(latent, part.name)) for part in fields(latent)}
+        )
+    return argument
+
+
+def _relaxed_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scores [B,T,S] that are 0 where masked, and the mask as [B,T,S]."""
+    check_shapes(scores=(scores, "B T S"))
+    mask = expand_mask(mask, scores)
+    scores = zero_where_masked(scores, mask)
+    check_finite("scores", scores)
+    return scores.to(widened(scores.dtype)) if autocast_dtype(scores) else scores, mask
 
 
 def _discrete_entropy(probs: Tensor) -> Tensor:
@@ -34,11 +76,11 @@ class Dirichlet(ContinuousLatent):
 
     @classmethod
     def from_scores(cls, scores: Tensor, mask: Tensor | None = None) -> "Dirichlet":
-        """Concentration exp(score), as in the paper; scores are kept within ±10."""
-        check_shapes(scores=(scores, "B T S"))
-        mask = expand_mask(mask, scores)
-        scores = zero_where_masked(scores, mask)
-        check_finite("scores", scores)
+        """Concentration exp(score), as in the paper; scores are kept within ±10.
+
+        mask [B,S] or [B,T,S]: True = a real position.
+        """
+        scores, mask = _relaxed_scores(scores, mask)
         return cls(scores.clamp(-CONCENTRATION_LIMIT, CONCENTRATION_LIMIT).exp(), mask)
 
     @cached_property
@@ -48,12 +90,14 @@ class Dirichlet(ContinuousLatent):
     def _sum(self, terms: Tensor) -> Tensor:
         return zero_where_masked(terms, self.mask).sum(dim=-1)
 
+    @_in_float32
     def mean(self) -> Tensor:
         return self._real / self._real.sum(dim=-1, keepdim=True)
 
     def alignment_entropy(self) -> Tensor:
         return _discrete_entropy(self.mean())
 
+    @_in_float32
     def entropy(self) -> Tensor:
         """Differential entropy on the simplex, [B,T]."""
         alpha = self.concentration.masked_fill(~self.mask, 1.0)
@@ -61,6 +105,7 @@ class Dirichlet(ContinuousLatent):
         normaliser = self._sum(alpha.lgamma()) - total.lgamma()
         return normaliser + (total - count) * total.digamma() - self._sum((alpha - 1) * alpha.digamma())
 
+    @_in_float32
     def kl(self, other: Latent) -> Tensor:
         self.check_family(other)
         assert isinstance(other, Dirichlet)
@@ -75,6 +120,7 @@ class Dirichlet(ContinuousLatent):
             + self._sum(slopes)
         )
 
+    @_in_float32
     def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Normalised masked Gammas; gradients by implicit differentiation, as torch gives them."""
         check_count("samples", samples, hint="draw one sample or more")
@@ -83,6 +129,7 @@ class Dirichlet(ContinuousLatent):
         gammas = zero_where_masked(gammas.clamp_min(torch.finfo(alpha.dtype).tiny), self.mask)
         return gammas / gammas.sum(dim=-1, keepdim=True)
 
+    @_in_float32
     def log_prob(self, z: Tensor) -> Tensor:
         alpha = self.concentration.masked_fill(~self.mask, 1.0)
         terms = torch.xlogy(alpha - 1, z.masked_fill(~self.mask, 1.0))
@@ -113,11 +160,11 @@ class LogisticNormal(ContinuousLatent):
     def from_scores(
         cls, scores: Tensor, mask: Tensor | None = None, *, scale: float | Tensor = 1.0
     ) -> "LogisticNormal":
-        """Location = score; `scale` is a number or broadcasts to [B,T,S]."""
-        check_shapes(scores=(scores, "B T S"))
-        mask = expand_mask(mask, scores)
-        scores = zero_where_masked(scores, mask)
-        check_finite("scores", scores)
+        """Location = score; `scale` is a number or broadcasts to [B,T,S].
+
+        mask [B,S] or [B,T,S]: True = a real position.
+        """
+        scores, mask = _relaxed_scores(scores, mask)
         scale = torch.as_tensor(scale, dtype=scores.dtype, device=scores.device).expand_as(scores)
         if not bool((scale > 0).all()):
             raise ConfigError(f"scale: expected numbers above 0, received {scale.min().item():g}; try 1.0")
@@ -135,6 +182,7 @@ class LogisticNormal(ContinuousLatent):
     def _log_determinant(self) -> Tensor:
         return 2 * self._sum(self.scale.log()) + self._sum(self.scale**-2).log()
 
+    @_in_float32
     def mean(self) -> Tensor:
         """E[softmax(u)] to the accuracy of the probit approximation: there is no closed form."""
         shrunk = self.loc / (1 + math.pi / 8 * self.scale**2).sqrt()
@@ -143,6 +191,7 @@ class LogisticNormal(ContinuousLatent):
     def alignment_entropy(self) -> Tensor:
         return _discrete_entropy(self.mean())
 
+    @_in_float32
     def kl(self, other: Latent) -> Tensor:
         self.check_family(other)
         assert isinstance(other, LogisticNormal)
@@ -153,6 +202,7 @@ class LogisticNormal(ContinuousLatent):
         square = other._square(self.loc - other.loc)
         return 0.5 * (trace + square - degrees + other._log_determinant() - self._log_determinant())
 
+    @_in_float32
     def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_count("samples", samples, hint="draw one sample or more")
         noise = torch.randn(
@@ -160,6 +210,7 @@ class LogisticNormal(ContinuousLatent):
         )
         return masked_log_softmax(self.loc + self.scale * noise, self.mask.expand_as(noise)).exp()
 
+    @_in_float32
     def log_prob(self, z: Tensor) -> Tensor:
         logs = z.masked_fill(~self.mask, 1.0).log()
         degrees = self.mask.sum(dim=-1) - 1
@@ -190,6 +241,7 @@ class Normal(ContinuousLatent):
     def mean(self) -> Tensor:
         return self.loc
 
+    @_in_float32
     def entropy(self) -> Tensor:
         return (self.scale.log() + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1)
 
@@ -203,6 +255,7 @@ class Normal(ContinuousLatent):
         """A vector aligns to nothing; its differential entropy stands in the diagnostics."""
         return self.entropy()
 
+    @_in_float32
     def kl(self, other: Latent) -> Tensor:
         self.check_family(other)
         assert isinstance(other, Normal)
@@ -210,6 +263,7 @@ class Normal(ContinuousLatent):
         shift = ((self.loc - other.loc) / other.scale) ** 2
         return 0.5 * (ratio + shift - 1 - ratio.log()).sum(dim=-1)
 
+    @_in_float32
     def rsample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_count("samples", samples, hint="draw one sample or more")
         noise = torch.randn(
@@ -217,6 +271,7 @@ class Normal(ContinuousLatent):
         )
         return self.loc + self.scale * noise
 
+    @_in_float32
     def log_prob(self, z: Tensor) -> Tensor:
         square = ((z - self.loc) / self.scale) ** 2
         return -(0.5 * square + self.scale.log() + 0.5 * math.log(2 * math.pi)).sum(dim=-1)

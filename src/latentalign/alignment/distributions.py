@@ -55,7 +55,7 @@ class Categorical(DiscreteLatent):
     def from_scores(
         cls, scores: Tensor, mask: Tensor | None = None, *, normalizer: str = "softmax"
     ) -> "Categorical":
-        """Normalise scores [B,T,S] over the real positions of mask [B,S] or [B,T,S].
+        """Normalise scores [B,T,S] over the real positions of mask [B,S] or [B,T,S] (True = real).
 
         `sparsemax` and `entmax15` give most positions probability exactly 0, so that enumeration is sparse.
         """
@@ -70,7 +70,10 @@ class Categorical(DiscreteLatent):
 
     @classmethod
     def from_probs(cls, probs: Tensor, mask: Tensor | None = None) -> "Categorical":
-        """Take given probabilities [B,T,S], for example links of another aligner; rows are normalised."""
+        """Take given probabilities [B,T,S], for example links of another aligner; rows are normalised.
+
+        mask [B,S] or [B,T,S]: True = a real position.
+        """
         check_shapes(probs=(probs, "B T S"))
         mask = expand_mask(mask, probs)
         probs = zero_where_masked(probs, mask)
@@ -194,7 +197,7 @@ def external_posterior(links: Tensor, mask: Tensor | None = None, *, smoothing: 
     """A fixed q from another aligner's link probabilities [B,T,S], in place of an inference network.
 
     Rows are normalised and mixed with `smoothing` of the uniform distribution over the real positions; a row
-    without any link becomes uniform.
+    without any link becomes uniform. mask [B,S] or [B,T,S]: True = a real position.
     """
     check_shapes(links=(links, "B T S"))
     if not 0 <= smoothing <= 1:

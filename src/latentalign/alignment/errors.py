@@ -11,3 +11,13 @@ class ShapeError(ValueError):
 
 class NonFiniteError(ValueError):
     """A tensor with NaN or infinite values where numbers are needed."""
+
+
+class NoOutputValues(ConfigError):
+    """A question about every output value of a likelihood that has no finite set of them."""
+
+    def __init__(self, likelihood: str) -> None:
+        super().__init__(
+            f"likelihood: {likelihood} has no finite set of output values to predict over; ask for the score of "
+            "observed outputs instead"
+        )

@@ -82,7 +82,7 @@ class Latent(ABC):
         return self
 
     def with_full_support(self, scores: Tensor, mask: Tensor | None) -> "Latent":
-        """The same family by scores [B,T,S], with no position at 0 that the mask allows: what q has to be."""
+        """The same family by scores [B,T,S], with no position at 0 that the mask (True = real) allows: what q needs."""
         return self
 
     def discrete(self, place: str, *, instead: str) -> "DiscreteLatent":

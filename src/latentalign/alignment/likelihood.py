@@ -1,23 +1,16 @@
 """log f(x, z) of the observed outputs: at chosen positions, everywhere, or for a mixture; bounded memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
-from torch.utils.checkpoint import checkpoint
 
-from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.errors import ConfigError, ShapeError
-from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.checks import check_shapes
+from latentalign.alignment.errors import ConfigError, NoOutputValues, ShapeError
+from latentalign.alignment.heads import ChunkedHead, Head, PairwiseHead
 
-# A head takes contexts [N,D] and queries [N,D'] and gives logits [N,V], or a torch Distribution of N outputs.
-Head = Callable[[Tensor, Tensor], Tensor | Distribution]
-
-_NO_VALUES = (
-    "has no finite set of output values to predict over; ask for the score of observed outputs instead"
-)
+IGNORED = -100  # a target that does not count, as in torch's cross entropy
 
 
 class Likelihood(ABC):
@@ -73,17 +66,21 @@ class Likelihood(ABC):
         return self.pairs(example.reshape(-1), step.reshape(-1), positions.reshape(-1)).view_as(positions)
 
     def everywhere(self, mask: Tensor) -> Tensor:
-        """log f at the True pairs of mask [B,T,S], 0 elsewhere: only real pairs cost anything."""
+        """log f at the True pairs of mask [B,T,S] (True = wanted), 0 elsewhere: only wanted pairs cost anything."""
         values = self.pairs(*mask.nonzero(as_tuple=True))
         return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         """Log probabilities of every output value at N pairs: [N,V]."""
-        raise ConfigError(f"likelihood: {type(self).__name__} {_NO_VALUES}")
+        raise NoOutputValues(type(self).__name__)
 
     def log_probs_mixture(self, z: Tensor) -> Tensor:
         """Log probabilities of every output value at mixtures z [B,T,S]: [B,T,V]."""
-        raise ConfigError(f"likelihood: {type(self).__name__} {_NO_VALUES}")
+        raise NoOutputValues(type(self).__name__)
+
+    def chunks(self, pairs: int) -> Iterator[slice]:
+        """So many pairs in slices, of each of which the log probabilities of every output value may exist at once."""
+        yield slice(0, pairs)
 
     def log_probs_expected(self, probs: Tensor) -> Tensor:
         """log Σ_i p_i f_i of every output value for probabilities [B,T,S], in chunks of bounded size: [B,T,V]."""
@@ -91,21 +88,14 @@ class Likelihood(ABC):
         example, step, position = (probs > 0).nonzero(as_tuple=True)
         weight = probs[example, step, position]
         row = example * steps + step
-        size = self.pairs_at_once or len(row)
         total: Tensor | None = None
-        for start in range(0, len(row), size):
-            chunk = slice(start, start + size)
+        for chunk in self.chunks(len(row)):
             values = self.log_probs_pairs(example[chunk], step[chunk], position[chunk]).exp()  # [N,V]
             if total is None:
                 total = values.new_zeros(batch * steps, values.shape[-1])
             total = total.index_add(0, row[chunk], values * weight[chunk, None].to(values.dtype))
         assert total is not None
-        return total.clamp_min(torch.finfo(total.dtype).tiny).log().view(batch, steps, -1)
-
-    @property
-    def pairs_at_once(self) -> int | None:
-        """Pairs whose output values may exist at a time; None = any number."""
-        return None
+        return total.clamp_min(torch.finfo(total.dtype).tiny).log().view(batch, steps, total.shape[-1])
 
     def detach(self) -> "Likelihood":
         """The same likelihood without a graph."""
@@ -150,10 +140,14 @@ class ContextLikelihood(Likelihood):
     context costs one product per position instead of one per pair, and a mixture of projections is the
     projection of the mixture.
 
-    At most `max_elements` output numbers exist at a time; larger requests run in chunks that are computed
-    again in the backward pass, so memory does not grow with S × V. A `SoftmaxHead` goes further: it works in
-    cache-sized blocks. A head with dropout inside would draw
-    anew for every pair: put dropout on values and queries instead.
+    At most `max_elements` output numbers exist at a time, on any device and in any precision; larger requests run in
+    chunks that are computed again in the backward pass, so memory does not grow with S × V. A `SoftmaxHead` works in
+    blocks of its own. A head with dropout inside would draw anew for every pair: put dropout on values and queries
+    instead.
+
+    Targets are whole numbers [B,T] where the head gives logits, and floating-point numbers [B,T,…] where it gives a
+    density. An output whose target is −100 (as in torch's cross entropy), or where `counted` [B,T] is False, does not
+    count: f is taken as 1 there and is not evaluated.
 
     Example:
         >>> head = torch.nn.Linear(4, 10)
@@ -171,17 +165,20 @@ class ContextLikelihood(Likelihood):
         queries: Tensor,
         targets: Tensor | None = None,
         *,
+        counted: Tensor | None = None,
         width: int | None = None,
         max_elements: int = 2**24,
     ) -> None:
         sizes = check_shapes(values=(values, "B S D"), queries=(queries, "B T Q"))
         if targets is not None and targets.shape[:2] != queries.shape[:2]:
             check_shapes(sizes, targets=(targets, "B T"))
-        check_count("max_elements", max_elements, hint="2**24 numbers are 64 MB in float32")
-        self.head, self.values, self.queries, self.targets = head, values, queries, targets
-        self.max_elements = max_elements
-        self._width = width
-        self._has_logits: bool | None = None
+        if counted is not None:
+            check_shapes(sizes, counted=(counted, "B T"))
+        self.head, self.values, self.queries = head, values, queries
+        self.targets, self.counted = _split_targets(targets, counted)
+        known = head if isinstance(head, PairwiseHead) else None
+        self._chunked = ChunkedHead(head, width=known.width if known else width, max_elements=max_elements)
+        self._pairwise = known or self._chunked
 
     @property
     def shape(self) -> torch.Size:
@@ -189,66 +186,65 @@ class ContextLikelihood(Likelihood):
 
     @property
     def width(self) -> int:
-        """Output numbers of one pair; probed once where the caller did not say."""
-        if self._width is None:
-            probe = self._probe()
-            self._width = probe.shape[-1] if isinstance(probe, Tensor) else self.values.shape[-1]
-        return self._width
+        """Output numbers of one pair."""
+        if self._chunked.width is None:
+            raise ConfigError("width: expected the number of output values, received none; pass width=")
+        return self._chunked.width
 
     @property
-    def pairs_at_once(self) -> int:
-        return max(1, self.max_elements // self.width)
+    def has_logits(self) -> bool | None:
+        """Whether the head gives logits, so that a predictive distribution over V values exists.
 
-    @property
-    def has_logits(self) -> bool:
-        """Whether the head gives logits, so that a predictive distribution over V values exists."""
-        if self._has_logits is None:
-            self._has_logits = isinstance(self.head, SoftmaxHead) or isinstance(self._probe(), Tensor)
-        return self._has_logits
+        None while nothing has been evaluated.
+        """
+        return self._pairwise.has_logits
 
     @property
     def is_probability(self) -> bool:
-        return self.has_logits
+        return self.targets is not None and not self.targets.is_floating_point()
 
     @property
     def is_lazy(self) -> bool:
-        return isinstance(self.head, SoftmaxHead) and self.head.is_lazy(self.values)
-
-    def _probe(self) -> Tensor | Distribution:
-        with torch.no_grad():
-            return self.head(self.values[:1, 0], self.queries[:1, 0])
+        return self._pairwise.is_lazy
 
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        self._need_targets()
-        if isinstance(self.head, SoftmaxHead):
-            return self._blockwise(
-                self.values, example * self.values.shape[1] + position, self._row(example, step)
-            )
-        return self._in_chunks(self._pair_log_prob, example, step, position)
+        rows = example * self.queries.shape[1] + step
+        value_rows = example * self.values.shape[1] + position
+        if self.counted is None:
+            return self._log_prob(self.values, value_rows, rows)
+        wanted = self.counted.flatten()[rows]
+        found = self._log_prob(self.values, value_rows[wanted], rows[wanted])
+        return found.new_zeros(rows.shape).masked_scatter(wanted, found)
 
-    def upper_bound(self, positions: Tensor) -> Tensor:
-        if not (isinstance(self.head, SoftmaxHead) and self.is_lazy):
-            return super().upper_bound(positions)
-        self._need_targets()
-        assert self.targets is not None
-        return self.head.upper_bound(self.values, self.queries, self.targets, positions)
+    def everywhere(self, mask: Tensor) -> Tensor:
+        return super().everywhere(mask if self.counted is None else mask & self.counted[..., None])
 
     def mixture(self, z: Tensor) -> Tensor:
-        self._need_targets()
-        context = self.contexts(z).flatten(0, -2)  # [(K·)B·T,D]
-        batch, steps = self.queries.shape[:2]
-        row = torch.arange(batch * steps, device=z.device).repeat(context.shape[0] // (batch * steps))
-        if isinstance(self.head, SoftmaxHead):
-            each = torch.arange(context.shape[0], device=z.device)
-            return self._blockwise(context[None], each, row).view(z.shape[:-1])
-        return self._in_chunks(self._context_log_prob, context, row).view(z.shape[:-1])
+        context = self.contexts(z)  # [(K,)B,T,D]
+        steps = torch.arange(self.queries.shape[:2].numel(), device=z.device)
+        rows = steps.view(self.queries.shape[:2]).expand(context.shape[:-1]).flatten()
+        each = torch.arange(rows.shape[0], device=z.device)
+        if self.counted is None:
+            return self._log_prob(context, each, rows).view(z.shape[:-1])
+        wanted = self.counted.flatten()[rows]
+        found = self._log_prob(context, each[wanted], rows[wanted])
+        return found.new_zeros(rows.shape).masked_scatter(wanted, found).view(z.shape[:-1])
+
+    def upper_bound(self, positions: Tensor) -> Tensor:
+        targets = self._need_targets()
+        found = self._pairwise.upper_bound(self.values, self.queries, targets, positions)
+        if found is None:
+            return super().upper_bound(positions)
+        return found if self.counted is None else found.masked_fill(~self.counted[..., None], 0.0)
 
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        return self._log_probs(self._gather_values(example, position), self._gather_queries(example, step))
+        values = self.values.flatten(0, 1).index_select(0, example * self.values.shape[1] + position)
+        queries = self.queries.flatten(0, 1).index_select(0, example * self.queries.shape[1] + step)
+        return self._log_probs(values, queries)
 
     def log_probs_mixture(self, z: Tensor) -> Tensor:
-        context = self.contexts(z).flatten(0, 1)
-        return self._log_probs(context, self.queries.flatten(0, 1)).view(*z.shape[:2], -1)
+        found = self._log_probs(self.contexts(z).flatten(0, 1), self.queries.flatten(0, 1))
+        return found.view(*z.shape[:2], found.shape[-1])
 
     def contexts(self, z: Tensor) -> Tensor:
         """What f reads for points of the latent space: Σ_i z_i x_i, [B,T,S] -> [B,T,D] or with K in front."""
@@ -256,55 +252,25 @@ class ContextLikelihood(Likelihood):
         check_shapes(sizes, z=(z, "B T S" if z.dim() == 3 else "K B T S"))
         return torch.matmul(z, self.values)
 
-    def _need_targets(self) -> None:
+    def chunks(self, pairs: int) -> Iterator[slice]:
+        return self._chunked.chunks(pairs)
+
+    def _need_targets(self) -> Tensor:
         if self.targets is None:
             raise ConfigError("targets: expected the observed outputs [B,T], received none; pass targets=")
+        return self.targets
 
-    def _gather_values(self, example: Tensor, position: Tensor) -> Tensor:
-        return self.values.flatten(0, 1).index_select(0, example * self.values.shape[1] + position)
-
-    def _gather_queries(self, example: Tensor, step: Tensor) -> Tensor:
-        return self.queries.flatten(0, 1).index_select(0, self._row(example, step))
-
-    def _row(self, example: Tensor, step: Tensor) -> Tensor:
-        return example * self.queries.shape[1] + step
-
-    def _blockwise(self, values: Tensor, value_rows: Tensor, rows: Tensor) -> Tensor:
-        """log f of pairs of flat rows, by the head's own blocks; values [·,·,D]."""
-        assert isinstance(self.head, SoftmaxHead)
-        assert self.targets is not None
-        targets = self.targets.flatten().index_select(0, rows)
-        return self.head.log_prob(
-            values.flatten(0, 1), self.queries.flatten(0, 1), (value_rows, rows), targets
-        )
-
-    def _pair_log_prob(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        return self._context_log_prob(self._gather_values(example, position), self._row(example, step))
-
-    def _context_log_prob(self, context: Tensor, row: Tensor) -> Tensor:
-        """Log probability of the observed outputs number `row` [N] given contexts [N,D]."""
-        assert self.targets is not None
-        queries = self.queries.flatten(0, 1).index_select(0, row)
-        return _log_prob(self.head(context, queries), self.targets.flatten(0, 1).index_select(0, row))
+    def _log_prob(self, values: Tensor, value_rows: Tensor, rows: Tensor) -> Tensor:
+        """log f of pairs of flat rows, [N]; values […,D]."""
+        targets = self._need_targets().flatten(0, 1).index_select(0, rows)
+        pairs = (value_rows, rows)
+        return self._pairwise.log_prob(values.flatten(0, -2), self.queries.flatten(0, 1), pairs, targets)
 
     def _log_probs(self, context: Tensor, query: Tensor) -> Tensor:
-        output = self.head(context, query)
+        output = self._chunked(context, query)
         if not isinstance(output, Tensor):
-            raise ConfigError(f"likelihood: a head that returns a {type(output).__name__} {_NO_VALUES}")
+            raise NoOutputValues(f"a head that returns a {type(output).__name__}")
         return output.log_softmax(dim=-1)
-
-    def _in_chunks(self, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-        count = rows[0].shape[0]
-        size = self.pairs_at_once
-        if count <= size:
-            return function(*rows)
-        pieces = []
-        for chunk in _chunks(rows, size):
-            if torch.is_grad_enabled():
-                pieces.append(checkpoint(function, *chunk, use_reentrant=False))
-            else:
-                pieces.append(function(*chunk))
-        return torch.cat(pieces)
 
 
 class _WithoutGraph(Likelihood):
@@ -319,25 +285,33 @@ class _WithoutGraph(Likelihood):
     def is_probability(self) -> bool:
         return self.inner.is_probability
 
+    @property
+    def is_lazy(self) -> bool:
+        return self.inner.is_lazy
+
     def upper_bound(self, positions: Tensor) -> Tensor:
         return self.inner.upper_bound(positions)
 
+    @torch.no_grad()
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self.inner.pairs(example, step, position)
+        return self.inner.pairs(example, step, position)
 
+    @torch.no_grad()
+    def everywhere(self, mask: Tensor) -> Tensor:
+        return self.inner.everywhere(mask)
+
+    @torch.no_grad()
     def mixture(self, z: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self.inner.mixture(z)
+        return self.inner.mixture(z)
 
 
-def _chunks(rows: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
-    for start in range(0, rows[0].shape[0], size):
-        yield tuple(row[start : start + size] for row in rows)
-
-
-def _log_prob(output: Tensor | Distribution, target: Tensor) -> Tensor:
-    if isinstance(output, Tensor):
-        return -torch.nn.functional.cross_entropy(output, target, reduction="none")
-    log_prob = output.log_prob(target)
-    return log_prob.flatten(1).sum(dim=1) if log_prob.dim() > 1 else log_prob
+def _split_targets(targets: Tensor | None, counted: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Targets that can be evaluated, and which outputs count; None where all do."""
+    if targets is not None and not targets.is_floating_point():
+        ignored = targets == IGNORED
+        targets = targets.long()
+        if bool(ignored.any()):
+            targets = targets.masked_fill(ignored, 0)
+            ignored = ignored.flatten(2).all(dim=2) if ignored.dim() > 2 else ignored
+            counted = ~ignored if counted is None else counted & ~ignored
+    return targets, None if counted is None or bool(counted.all()) else counted

@@ -1,4 +1,7 @@
-"""The one place where masks become minus infinity. Masks are bool, True = real position."""
+"""The one place where masks become minus infinity.
+
+Masks are bool, True = a real position: the opposite of torch's `key_padding_mask`, where True is padding.
+"""
 
 import torch
 from torch import Tensor
@@ -8,7 +11,12 @@ from latentalign.alignment.errors import ShapeError
 
 
 def expand_mask(mask: Tensor | None, like: Tensor) -> Tensor:
-    """Bring a mask [B,S] or [B,T,S] (or none) to the shape [B,T,S] of `like`, refusing empty rows."""
+    """Bring a mask [B,S] or [B,T,S] (True = real; or none) to the shape [B,T,S] of `like`, refusing empty rows."""
+    if like.shape[-1] == 0:
+        raise ShapeError(
+            f"scores: expected at least one position, received {list(like.shape)}; an output has to align to "
+            "something"
+        )
     if mask is None:
         return torch.ones_like(like, dtype=torch.bool)
     if mask.dtype != torch.bool:

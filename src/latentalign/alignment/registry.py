@@ -81,13 +81,19 @@ SCORES: dict[str, Callable[..., Score]] = {
 _NESTED: dict[str, Mapping[str, Callable[..., Any]]] = {"estimator": ESTIMATORS, "baseline": BASELINES}
 
 
-def build_objective(config: Config) -> Objective:
+def build_objective(config: Config | Objective, *, estimator: Config | None = None) -> Objective:
     """An objective from its name, or from a mapping with `name` and options.
+
+    `estimator` is for objectives that take one, where the config names none.
 
     Example:
         >>> build_objective({"name": "variational", "estimator": {"name": "reinforce", "samples": 2}})
         Elbo(estimator=Reinforce(samples=2, baseline=SoftBaseline()))
     """
+    if estimator is not None and isinstance(config, (str, Mapping)):
+        name, options = _split("objective", OBJECTIVES, config)
+        if "estimator" in inspect.signature(OBJECTIVES[name]).parameters:
+            config = {"name": name, "estimator": estimator, **options}
     built: Objective = _build("objective", OBJECTIVES, config)
     return built
 

@@ -3,6 +3,10 @@
 A plain implementation writes logits of every (step, position) pair to memory several times over; at a vocabulary of
 thousands that costs more than the products themselves. Here a block of rows goes through product, exponential and sum
 while it is in the cache, and nothing of size V is kept beyond a fixed budget: the backward pass computes it again.
+
+What holds: `SoftmaxHead(output).log_prob` and `SoftmaxHead(output, blockwise=False).log_prob` give the same numbers
+and the same first and second derivatives, up to rounding, for every block size and budget. The second is the obvious
+way: call the head, take the cross entropy.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,75 +17,77 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.heads import ChunkedHead, PairwiseHead, Rows, check_targets
+from latentalign.alignment.precision import autocast_dtype, widened, without_autocast
 
 BLOCK_ELEMENTS = 2**21  # logits of one block: 8 MB in float32
 # exponentials of one request kept for the backward pass, 64 MB in float32: writing and reading one takes a seventh of
 # the time of computing it again
 KEPT_ELEMENTS = 2**24
 
-IGNORED = -100  # a target that torch's cross entropy leaves out; here log f = 0
-
 
 @dataclass(frozen=True)
 class Activation:
-    """activation(x) = s · core(s · x) − (s − 1) with a stretch s, and its slope as a function of its value."""
+    """An activation, the same one overwriting its input, and its slope as a function of its value."""
 
-    plain: Callable[[Tensor], Tensor]  # for a graph
-    core: Callable[[Tensor], Tensor]  # in the place of its input
-    stretch: float
+    plain: Callable[[Tensor], Tensor]
+    overwriting: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
 
-    def in_place(self, inputs: Tensor) -> Tensor:
-        """The activation in the place of its input."""
-        if self.stretch == 1:
-            return self.core(inputs)
-        return self.core(inputs.mul_(self.stretch)).mul_(self.stretch).sub_(self.stretch - 1)
+
+def _tanh_(inputs: Tensor) -> Tensor:
+    """tanh(x) = 2 σ(2x) − 1: on a CPU σ takes a third of the time of tanh."""
+    return inputs.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 ACTIVATIONS = {
-    # by the logistic function: on a CPU it takes a third of the time of tanh
-    "tanh": Activation(torch.tanh, torch.sigmoid_, 2.0, lambda value: 1 - value.square()),
-    "relu": Activation(torch.relu, torch.relu_, 1.0, lambda value: (value > 0).to(value.dtype)),
+    "tanh": Activation(torch.tanh, _tanh_, lambda value: 1 - value.square()),
+    "relu": Activation(torch.relu, torch.relu_, lambda value: (value > 0).to(value.dtype)),
 }
 
 
-class SoftmaxHead:
-    """logits = output(activation(context + query)), with context and query already projected to one size."""
+class SoftmaxHead(PairwiseHead):
+    """logits = output(activation(context + query)), with context and query already projected to one size.
 
-    def __init__(self, output: nn.Linear, *, activation: str = "tanh") -> None:
+    `blockwise=False` evaluates log f as any other head's: slower, and easier to believe.
+    """
+
+    has_logits = True
+
+    def __init__(self, output: nn.Linear, *, activation: str = "tanh", blockwise: bool = True) -> None:
         if activation not in ACTIVATIONS:
             raise ConfigError(
                 f"activation: expected one of {', '.join(ACTIVATIONS)}, received {activation!r}; try tanh"
             )
         self.output = output
         self.activation = ACTIVATIONS[activation]
+        self.width = output.out_features
+        self.is_lazy = blockwise
 
     def __call__(self, context: Tensor, query: Tensor) -> Tensor:
-        with_graph = torch.is_grad_enabled()
-        activation = self.activation.plain if with_graph else self.activation.in_place
-        return self.output(activation(context + query))
+        inputs = context + query
+        activation = self.activation.plain if torch.is_grad_enabled() else self.activation.overwriting
+        return self.output(activation(inputs))
 
-    def is_lazy(self, values: Tensor) -> bool:
-        """Whether these values go through the blocks, whose backward pass leaves out pairs without a gradient."""
-        return values.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    def log_prob(self, values: Tensor, queries: Tensor, rows: Rows, targets: Tensor) -> Tensor:
+        if not self.is_lazy:
+            return ChunkedHead(self, width=self.width).log_prob(values, queries, rows, targets)
+        check_targets(targets, self.output.out_features)
+        half = autocast_dtype(values)
+        result_dtype = torch.promote_types(values.dtype, self.output.weight.dtype)
+        dtype = widened(result_dtype)  # of all but the products
+        weight = self.output.weight if half is None else self.output.weight.to(half)
+        inputs = (values.to(dtype), queries.to(dtype), weight, self._bias().to(dtype))
+        with without_autocast(values):
+            result: Tensor = _PairLogProb.apply(*inputs, *rows, targets, self.activation)  # type: ignore[no-untyped-call]
+        return result if half else result.to(result_dtype)
 
-    def log_prob(
-        self, values: Tensor, queries: Tensor, rows: tuple[Tensor, Tensor], targets: Tensor
-    ) -> Tensor:
-        """log f [N] of targets [N] where pair n reads values[rows[0][n]] and queries[rows[1][n]]."""
+    def _bias(self) -> Tensor:
         bias = self.output.bias
-        if bias is None:
-            bias = self.output.weight.new_zeros(self.output.out_features)
-        if not self.is_lazy(values):
-            return _plain(values, queries, self.output.weight, bias, rows, targets, self.activation)
-        ignored = targets == IGNORED
-        targets = targets.masked_fill(ignored, 0)
-        inputs = (values, queries, self.output.weight, bias, *rows, targets, self.activation)
-        result: Tensor = _PairLogProb.apply(*inputs)  # type: ignore[no-untyped-call]
-        return result.masked_fill(ignored, 0.0)
+        return self.output.weight.new_zeros(self.output.out_features) if bias is None else bias
 
     @torch.no_grad()
-    def among(self, values: Tensor, queries: Tensor, rows: tuple[Tensor, Tensor], words: Tensor) -> Tensor:
+    def among(self, values: Tensor, queries: Tensor, rows: Rows, words: Tensor) -> Tensor:
         """Logarithm of a softmax over a few words [B,C] of each example: [B,N,C].
 
         Pair n of example b reads values[b, rows[0][b,n]] and queries[b, rows[1][b,n]].
@@ -90,57 +96,57 @@ class SoftmaxHead:
         of the likely words are among them, the less is missing. A word that comes twice counts once: −inf where it
         comes again.
         """
-        (batch, count), width, stretch = rows[0].shape, queries.shape[2], self.activation.stretch
-        weight = nn.functional.embedding(words, self.output.weight).mul_(stretch)  # [B,C,H]
-        bias = weight.sum(-1).mul_((1 - stretch) / stretch)  # [B,C]
-        if self.output.bias is not None:
-            bias += self.output.bias[words]
-        bias.masked_fill_(_first(words) < torch.arange(words.shape[1], device=words.device), -torch.inf)
+        found = values.new_empty(*rows[0].shape, words.shape[1], dtype=widened(values.dtype))
+        for block, part in self._among(values, queries, rows, words):
+            found[:, block] = part
+        return found
+
+    def _among(
+        self, values: Tensor, queries: Tensor, rows: Rows, words: Tensor
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """The same for some of the pairs at a time: a slice of N, and [B,n,C]."""
+        (batch, count), width, dtype = rows[0].shape, queries.shape[2], widened(values.dtype)
+        weight = nn.functional.embedding(words, self.output.weight).to(dtype).transpose(1, 2)  # [B,H,C]
+        again = _first(words) < torch.arange(words.shape[1], device=words.device)
+        bias = self._bias()[words].to(dtype).masked_fill_(again, -torch.inf)  # [B,C]
         of_value, of_query = (
             row + torch.arange(batch, device=words.device)[:, None] * each.shape[1]
             for row, each in zip(rows, (values, queries), strict=True)
         )
-        values, queries = (each.flatten(0, 1) * stretch for each in (values, queries))
-        found = values.new_empty(batch, count, words.shape[1])
-        size = max(1, BLOCK_ELEMENTS // (batch * max(width, words.shape[1])))
+        values, queries = (each.flatten(0, 1).to(dtype) for each in (values, queries))
+        size = max(1, BLOCK_ELEMENTS // (max(1, batch) * max(width, words.shape[1])))
         for block in (slice(start, start + size) for start in range(0, count, size)):
-            hidden = values.index_select(0, of_value[:, block].flatten())
-            hidden.add_(queries.index_select(0, of_query[:, block].flatten()))
-            hidden = self.activation.core(hidden).view(batch, -1, width)
-            found[:, block] = torch.baddbmm(bias[:, None], hidden, weight.transpose(1, 2)).log_softmax(dim=-1)
-        return found
+            with without_autocast(values):
+                hidden = _hidden(
+                    values,
+                    queries,
+                    (of_value[:, block].flatten(), of_query[:, block].flatten()),
+                    self.activation,
+                )
+                logits = torch.baddbmm(bias[:, None], hidden.view(batch, -1, width), weight)
+                yield block, logits.log_softmax(dim=-1)
 
-    def upper_bound(self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
-        """An upper bound of log f at positions [B,T,K] for the targets [B,T].
-
-        The words of the same example are the ones that the other positions would rather say.
-        """
-        ignored = targets == IGNORED
-        words = targets.masked_fill(ignored, 0)
-        steps = torch.arange(words.shape[1], device=words.device)[:, None].expand_as(positions)
-        found = self.among(values, queries, (positions.flatten(1), steps.flatten(1)), words)  # [B,T·K,T]
-        own = _first(words)[:, :, None].expand_as(positions).flatten(1)
-        found = found.gather(2, own[..., None]).view(positions.shape)
-        return found.masked_fill_(ignored[..., None], 0.0)
+    @torch.no_grad()
+    def upper_bound(
+        self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor
+    ) -> Tensor | None:
+        """By a softmax over the words of the same example: those that the other positions would rather say."""
+        if not self.is_lazy:
+            return None
+        steps = torch.arange(targets.shape[1], device=targets.device)[:, None].expand_as(positions)
+        own = _first(targets)[:, :, None].expand_as(positions).flatten(1)  # [B,T·K]
+        found = values.new_empty(own.shape, dtype=widened(values.dtype))
+        rows = (positions.flatten(1), steps.flatten(1))
+        for block, part in self._among(values, queries, rows, targets):
+            found[:, block] = part.gather(2, own[:, block, None])[..., 0]
+        return found.view(positions.shape)
 
 
 def _first(words: Tensor) -> Tensor:
     """Where each word of a row comes for the first time: [B,C] -> [B,C]."""
+    if words.numel() == 0:
+        return words
     return (words[:, :, None] == words[:, None, :]).to(torch.uint8).argmax(dim=-1)
-
-
-def _plain(
-    values: Tensor,
-    queries: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    rows: tuple[Tensor, Tensor],
-    targets: Tensor,
-    activation: Activation,
-) -> Tensor:
-    """The same in plain operations: for second derivatives and for other devices."""
-    hidden = activation.plain(values.index_select(0, rows[0]) + queries.index_select(0, rows[1]))
-    return -nn.functional.cross_entropy(nn.functional.linear(hidden, weight, bias), targets, reduction="none")
 
 
 def blocks(count: int, width: int) -> Iterator[slice]:
@@ -158,9 +164,10 @@ def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Te
 
 
 class _PairLogProb(torch.autograd.Function):
-    """Block by block; keeps the exponentials of the first blocks, within a budget, and computes the others again.
+    """Block by block; keeps the probabilities of the first blocks, within a budget, and computes the others again.
 
     The backward pass leaves out pairs whose upstream gradient is 0: whoever evaluates many and uses few pays for few.
+    Products are in the dtype of `weight`, all else in that of the other inputs.
     """
 
     @staticmethod
@@ -180,21 +187,20 @@ class _PairLogProb(torch.autograd.Function):
         # the first blocks, as many as the budget has room for
         room = KEPT_ELEMENTS // width if any(ctx.needs_input_grad[:4]) else 0
         last = max((block.stop for block in blocks(count, width) if block.stop <= room), default=0)
-        kept = values.new_empty(last, width)
-        # what makes probabilities of the exponentials that were kept (a sum) or of logits (its logarithm)
-        normalizer = values.new_empty(count, 1)
+        kept = values.new_empty(last, width)  # probabilities
+        normalizer = values.new_empty(count, 1)  # log Σ exp(logits)
         buffer = _Buffer(values, width)
         for block in blocks(count, width):
-            hidden = _hidden(values, queries, value_rows[block], query_rows[block], activation)
+            hidden = _hidden(values, queries, (value_rows[block], query_rows[block]), activation)
             keep = block.stop <= last
-            place = kept[block] if keep else buffer.rows(hidden.shape[0])
-            logits = torch.addmm(bias, hidden, weight.t(), out=place)
+            logits = _logits(hidden, weight, bias, out=kept[block] if keep else buffer.rows(len(hidden)))
             picked = logits.gather(1, targets[block, None])
             largest = logits.amax(dim=1, keepdim=True)
             total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
-            shift = largest + total.log()
-            result[block] = (picked - shift)[:, 0]
-            normalizer[block] = total if keep else shift
+            normalizer[block] = largest + total.log()
+            result[block] = (picked - normalizer[block])[:, 0]
+            if keep:
+                logits.div_(total)
         ctx.save_for_backward(values, queries, weight, bias, value_rows, query_rows, targets, normalizer)
         ctx.kept, ctx.activation = kept, activation
         return result
@@ -202,36 +208,50 @@ class _PairLogProb(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         values, queries, weight, bias, value_rows, query_rows, targets, normalizer = ctx.saved_tensors
-        activation, kept = ctx.activation, ctx.kept
-        if torch.is_grad_enabled():  # somebody wants second derivatives
-            inputs = [values, queries, weight, bias]
-            wanted = [tensor for tensor, need in zip(inputs, ctx.needs_input_grad, strict=False) if need]
-            result = _plain(values, queries, weight, bias, (value_rows, query_rows), targets, activation)
-            found = iter(torch.autograd.grad(result, wanted, upstream, create_graph=True, allow_unused=True))
-            return (*(next(found) if need else None for need in ctx.needs_input_grad[:4]), *(None,) * 4)
-        slopes = [torch.zeros_like(tensor) for tensor in (values, queries, weight, bias)]
-        live = upstream.nonzero()[:, 0]
-        buffer = _Buffer(values, weight.shape[0])
-        border = int((live < kept.shape[0]).sum())
-        for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
-            of_value, of_query = value_rows[pairs], query_rows[pairs]
-            hidden = _hidden(values, queries, of_value, of_query, activation)
-            scale = -upstream[pairs, None]
-            probs = buffer.rows(pairs.shape[0])
-            if number == 0:  # kept
-                torch.index_select(kept, 0, pairs, out=probs)
-                probs.mul_(scale / normalizer[pairs])
-            else:
-                torch.addmm(bias, hidden, weight.t(), out=probs)
-                probs.sub_(normalizer[pairs]).exp_().mul_(scale)
-            # gradient of the logits: upstream · (one-hot − probabilities)
-            probs.scatter_add_(1, targets[pairs, None], -scale)
-            slopes[2].addmm_(probs.t(), hidden)
-            slopes[3].add_(probs.sum(dim=0))
-            through = (probs @ weight).mul_(activation.slope(hidden))
-            slopes[0].index_add_(0, of_value, through)
-            slopes[1].index_add_(0, of_query, through)
+        with without_autocast(values):
+            if torch.is_grad_enabled():  # somebody wants second derivatives
+                return (*_differentiable_slopes(ctx, upstream), *(None,) * 4)
+            activation, kept = ctx.activation, ctx.kept
+            slopes = [
+                torch.zeros_like(tensor, dtype=values.dtype) for tensor in (values, queries, weight, bias)
+            ]
+            live = upstream.nonzero()[:, 0]
+            buffer = _Buffer(values, weight.shape[0])
+            border = int((live < len(kept)).sum())
+            for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
+                of_value, of_query = value_rows[pairs], query_rows[pairs]
+                hidden = _hidden(values, queries, (of_value, of_query), activation)
+                probs = buffer.rows(len(pairs))
+                if number == 0:
+                    torch.index_select(kept, 0, pairs, out=probs)
+                else:
+                    _logits(hidden, weight, bias, out=probs).sub_(normalizer[pairs]).exp_()
+                # gradient of the logits: upstream · (one-hot − probabilities)
+                scale = upstream[pairs, None]
+                slope = probs.mul_(-scale).scatter_add_(1, targets[pairs, None], scale)
+                _add_product(slopes[2], slope.t(), hidden, weight.dtype)
+                slopes[3].add_(slope.sum(dim=0))
+                through = _product(slope, weight).mul_(activation.slope(hidden))
+                slopes[0].index_add_(0, of_value, through)
+                slopes[1].index_add_(0, of_query, through)
+            slopes[2] = slopes[2].to(weight.dtype)
         return (*slopes, *(None,) * 4)
+
+
+def _differentiable_slopes(ctx: Any, upstream: Tensor) -> Iterator[Tensor | None]:
+    """Gradients of the four inputs by plain operations, which can be differentiated again."""
+    *inputs, value_rows, query_rows, targets, _ = ctx.saved_tensors
+    values, queries, weight, bias = inputs
+    parts = []
+    for block in blocks(len(targets), len(weight)):
+        hidden = ctx.activation.plain(values[value_rows[block]] + queries[query_rows[block]])
+        logits = _product(hidden, weight.t()) + bias
+        parts.append(-nn.functional.cross_entropy(logits, targets[block], reduction="none"))
+    wanted = [tensor for tensor, need in zip(inputs, ctx.needs_input_grad, strict=False) if need]
+    found = iter(
+        torch.autograd.grad(torch.cat(parts), wanted, upstream, create_graph=True, allow_unused=True)
+    )
+    return (next(found) if need else None for need in ctx.needs_input_grad[:4])
 
 
 class _Buffer:
@@ -248,11 +268,25 @@ class _Buffer:
         return self._memory[:count]
 
 
-def _hidden(
-    values: Tensor,
-    queries: Tensor,
-    value_rows: Tensor,
-    query_rows: Tensor,
-    activation: Activation,
-) -> Tensor:
-    return activation.in_place(values.index_select(0, value_rows).add_(queries.index_select(0, query_rows)))
+def _hidden(values: Tensor, queries: Tensor, rows: Rows, activation: Activation) -> Tensor:
+    summed = values.index_select(0, rows[0]).add_(queries.index_select(0, rows[1]))
+    return activation.overwriting(summed)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor, *, out: Tensor) -> Tensor:
+    if hidden.dtype == weight.dtype:
+        return torch.addmm(bias, hidden, weight.t(), out=out)
+    return out.copy_(hidden.to(weight.dtype) @ weight.t()).add_(bias)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right, multiplied in the dtype of the right and returned in that of the left."""
+    return (left.to(right.dtype) @ right).to(left.dtype)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor, dtype: torch.dtype) -> None:
+    """total += left @ right, multiplied in `dtype`."""
+    if total.dtype == dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left.to(dtype) @ right.to(dtype))
