@@ -1,8 +1,47 @@
 """What a user can do wrong, told in one line."""
 
+import errno
+import os
+
+LONGEST = 600  # characters of a line that is told
+
 
 class UserError(Exception):
     """A mistake of the user's: place, what was expected, what came and what to try, in one line.
 
     The command line prints the message on stderr and exits with code 2; no traceback is shown.
     """
+
+
+# What the system says in fewer words than it means; everything else is told as the system says it.
+_MEANINGS = {
+    errno.ENOENT: "no such file or folder",
+    errno.EISDIR: "is a folder; expected a file",
+    errno.ENOTDIR: "a part of this path is a file; expected a folder there",
+    errno.EEXIST: "exists already",
+    errno.EACCES: "permission denied; look at its owner and mode",
+    errno.EPERM: "the system does not permit it; look at its owner and mode",
+    errno.ENOSPC: "cannot be written: no space left on the disk",
+    errno.EDQUOT: "cannot be written: the disk quota is used up",
+    errno.EFBIG: "cannot be written: the file is larger than the system allows",
+    errno.EROFS: "cannot be written: the disk is read-only",
+    errno.EBADF: "is closed",
+    errno.ENAMETOOLONG: "the name is too long for this disk",
+    errno.ELOOP: "symbolic links that go round in a circle",
+    errno.EMFILE: "too many open files; raise the limit with ulimit -n",
+}
+
+
+def explain_os_error(error: OSError) -> str:
+    """An error of the system as a line: the place, if it is known, and what is the matter."""
+    number = error.errno or 0
+    meaning = _MEANINGS.get(number) or error.strerror or str(error) or os.strerror(number)
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    return f"{' and '.join(names)}: {meaning}" if names else meaning
+
+
+def one_line(text: str) -> str:
+    """Text of unknown origin as one printable line of bounded length."""
+    line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."

@@ -2,12 +2,16 @@
 
 import contextlib
 import io
+import multiprocessing
 import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from latentalign.cli import main
 from latentalign.training.recipe.recipes import build_recipe
@@ -51,6 +55,49 @@ def _pipe(content):
         stream.write(content.encode() if isinstance(content, str) else content)
     with os.fdopen(read, "r", encoding="utf-8") as stream:
         yield stream
+
+
+# one server imports everything once, and forks: further processes begin at once
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.training.copying", "latentalign.training", "latentalign.cli.train"])
+Child = multiprocessing.context.ForkServerProcess
+
+
+def start(
+    *arguments: str | Path | float,
+    stdin: str | Path = os.devnull,
+    stdout: str | Path = os.devnull,
+    stderr: str | Path = os.devnull,
+) -> Child:
+    """Run one command in a process of its own, with these files (or named pipes) as its standard streams."""
+    streams = (str(stdin), str(stdout), str(stderr))
+    process = FORKS.Process(target=_enter, args=(tuple(map(str, arguments)), streams))
+    process.start()
+    return process
+
+
+def _enter(arguments: tuple[str, ...], streams: tuple[str, str, str]) -> None:
+    write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, write, write), strict=True)):
+        descriptor = os.open(path, flags)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    # the server's own know nothing of these files
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        for number, mode in enumerate(("r", "w", "w"))
+    )
+    torch.set_num_threads(1)
+    sys.argv = ["latentalign", *arguments]
+    main()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something has come about; fail if it does not."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
 
 
 def assert_mistake(outcome: Outcome, *parts: str) -> None:

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import threading
 
 import pytest
 import torch
@@ -157,28 +156,3 @@ def test_a_source_without_an_end_mark_is_translated():
 
 def test_windows_of_a_file_have_the_asked_size():
     assert list(windows("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
-    assert list(itertools.chain(*windows("abcde", 2, live=True))) == list("abcde")
-
-
-def test_a_live_window_does_not_wait_for_more():
-    asked = threading.Event()
-
-    def arriving():
-        yield "first"
-        asked.wait(10)  # the writer waits for an answer before it goes on
-        yield "second"
-
-    stream = windows(arriving(), 100, live=True)
-    assert next(stream) == ["first"]
-    asked.set()
-    assert [line for window in stream for line in window] == ["second"]
-
-
-def test_a_mistake_while_reading_reaches_the_caller():
-    def broken():
-        yield "fine"
-        raise ValueError("line 2")
-
-    stream = windows(broken(), 10, live=True)
-    with pytest.raises(ValueError, match="line 2"):
-        list(stream)

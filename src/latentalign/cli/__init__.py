@@ -1,5 +1,6 @@
 """The command line: thin functions over the library, results on stdout, everything else on stderr."""
 
+import difflib
 import importlib
 import sys
 from typing import Any
@@ -8,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from latentalign import __version__
+from latentalign.cli.door import leave_through
+from latentalign.cli.options import deferred
 from latentalign.errors import UserError
 
 # command -> (module with a function of that name, one line of help). A module is imported only when its
@@ -37,11 +40,13 @@ class LazyCommands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
-            return None
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(COMMANDS)}"
+            raise UserError(f"no such command {cmd_name!r}; {hint}")
         module, help_line = COMMANDS[cmd_name]
         function = getattr(importlib.import_module(f"latentalign.cli.{module}"), cmd_name)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, help=function.__doc__ or help_line)(function)
+        single.command(name=cmd_name, help=function.__doc__ or help_line)(deferred(function))
         command = typer.main.get_command(single)
         command.name = cmd_name
         return command
@@ -54,7 +59,6 @@ class LazyCommands(TyperGroup):
 app = typer.Typer(
     cls=LazyCommands,
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     help="Attention as a latent alignment: train, translate, align, measure and look.",
     pretty_exceptions_enable=False,
@@ -77,13 +81,11 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on stderr and exit code 2."""
-    try:
-        app()
-    except UserError as error:
-        print(f"latentalign: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except BrokenPipeError:
-        # the reader of our output went away (`| head`): not an error of anybody's
-        sys.stderr.close()
-        raise SystemExit(0) from None
+    """Run the command line and end the process with the command's exit code (see `door`)."""
+    raise SystemExit(leave_through(_run))
+
+
+def _run() -> None:
+    work = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    if callable(work):
+        work()

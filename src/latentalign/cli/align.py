@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from latentalign.errors import UserError
-from latentalign.files import open_atomic, to_json
+from latentalign.files import open_atomic, require_distinct, to_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +50,7 @@ def align(
     from latentalign.translation.corpus import read_pairs
 
     _check(reverse, method, threshold)
+    require_distinct({"--output": output}, {"--source": source, "--target": target})
     files = PairFiles(source=str(source), target=str(target))
     for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output
         pass

@@ -1,7 +1,5 @@
 """`latentalign translate`: text in, text out, line for line and as it goes."""
 
-import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,7 +9,14 @@ from typing import IO, TYPE_CHECKING
 import typer
 
 from latentalign.errors import UserError
-from latentalign.files import open_atomic, read_lines
+from latentalign.files import (
+    SENTENCES,
+    open_atomic,
+    read_arriving,
+    read_lines,
+    require_distinct,
+    require_file,
+)
 
 if TYPE_CHECKING:
     from latentalign.training.run.loading import Run
@@ -24,7 +29,10 @@ WINDOW = 32  # batches that are read, sorted by length and translated together
 def translate(
     run: Path = typer.Argument(..., help="Folder of a trained translation run."),
     input: Path | None = typer.Option(
-        None, "--input", "-i", help="Text, one sentence a line, plain or .gz; standard input unless given."
+        None,
+        "--input",
+        "-i",
+        help="Text, one sentence a line, plain or .gz; standard input unless given, or -.",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Where to write; standard output unless given."
@@ -47,6 +55,8 @@ def translate(
     seed: int = typer.Option(0, help="Of sampled inference."),
 ) -> None:
     """Translate text line by line, with alignments on request. An empty line gives an empty line."""
+    if (input is None or str(input) == "-") and sys.stdin is None:
+        raise UserError("standard input is closed; give --input FILE")
     from latentalign.training.loop.evaluation import find_predictor
     from latentalign.training.translators import load_translation_run, translator_for
     from latentalign.translation.search import SearchOptions
@@ -62,8 +72,8 @@ def translate(
     )
     if inference is not None:
         find_predictor(inference)  # before the model is loaded: a mistake should not cost seconds
-    if input is not None and not input.is_file():
-        raise UserError(f"{input}: no such file; expected a text file with one sentence a line")
+    source = None if input is None or str(input) == "-" else require_file(input, SENTENCES)
+    require_distinct({"--output": output, "--alignments": alignments}, {"--input": source})
     loaded = load_translation_run(run)
     translator = translator_for(
         loaded, options=options, inference=inference, batch_size=batch_size, seed=seed
@@ -71,7 +81,7 @@ def translate(
     with ExitStack() as stack:
         text = sys.stdout if output is None else stack.enter_context(open_atomic(output))
         links = None if alignments is None else stack.enter_context(open_atomic(alignments))
-        _translate_all(translator, loaded, input, text, links, options=options, scores=scores)
+        _translate_all(translator, loaded, source, text, links, options=options, scores=scores)
 
 
 def _translate_all(
@@ -85,13 +95,11 @@ def _translate_all(
     scores: bool,
 ) -> None:
     from latentalign.text.links import format_links
-    from latentalign.translation.translate import windows
 
-    lines, live = (read_lines(source), False) if source is not None else _standard_input()
     place = "standard input" if source is None else str(source)
     longest: int = run.config.data.max_length  # type: ignore[attr-defined]
     number = 0
-    for window in windows(lines, WINDOW * translator.batch_size, live=live):
+    for window in _windows(source, WINDOW * translator.batch_size):
         _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
         for found in translator.translate(window, alignments=links is not None):
             number += 1
@@ -124,18 +132,10 @@ def _warn_of_long_lines(
             )
 
 
-def _standard_input() -> tuple[Iterator[str], bool]:
-    """Its lines, and whether somebody may be waiting for an answer (a file never does)."""
-    is_file = stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
-    return _decode(sys.stdin.buffer), not is_file
+def _windows(source: Path | None, size: int) -> Iterator[list[str]]:
+    """The lines to translate, in groups; a pipe or terminal is answered as it speaks."""
+    from latentalign.translation.translate import windows
 
-
-def _decode(stream: IO[bytes]) -> Iterator[str]:
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"standard input, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x} "
-                f"at column {error.start + 1}; convert it, for example with iconv -t utf-8"
-            ) from None
+    if source is not None:
+        return windows(read_lines(source), size)
+    return read_arriving(sys.stdin.fileno(), size)

@@ -1,8 +1,6 @@
 """Sentences in, translations out: batches by length inside, the order of the input outside."""
 
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -125,35 +123,8 @@ class Translator:
         ]
 
 
-def windows(lines: Iterable[str], size: int, *, live: bool = False) -> Iterator[list[str]]:
-    """Group lines for translation.
-
-    `live` is for a pipe or a terminal: a window is whatever has arrived, so that a line is answered at once
-    when the writer waits for it, and many are batched when they come fast.
-    """
-    if not live:
-        stream = iter(lines)
-        while window := list(islice(stream, size)):
-            yield window
-        return
-    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=4 * size)
-    threading.Thread(target=_feed, args=(lines, arrived.put), daemon=True).start()
-    while True:
-        found = [arrived.get()]
-        while len(found) < size and not arrived.empty():
-            found.append(arrived.get())
-        yield [line for line in found if isinstance(line, str)]
-        if not isinstance(found[-1], str):
-            if found[-1] is not None:
-                raise found[-1]
-            return
-
-
-def _feed(lines: Iterable[str], put: Callable[[str | BaseException | None], None]) -> None:
-    try:
-        for line in lines:
-            put(line)
-    except BaseException as error:  # the reader's mistake belongs to the thread that translates
-        put(error)
-    else:
-        put(None)
+def windows(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Group lines for translation."""
+    stream = iter(lines)
+    while window := list(islice(stream, size)):
+        yield window

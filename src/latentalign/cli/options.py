@@ -1,0 +1,44 @@
+"""What every option of every command refuses, whatever it is for."""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, get_args
+
+from latentalign.errors import UserError
+
+LARGEST = 2**31 - 1  # a seed, a size or a count beyond this overflows somewhere, and nobody needs it
+
+
+def deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """A command that is called with its options and hands back what is to be done.
+
+    So the parser of the command line has finished before the work begins, and does not meddle with how it ends.
+    Numbers that are not finite or too large are refused before anything is loaded.
+    """
+    parameters = inspect.signature(command).parameters
+
+    @functools.wraps(command)
+    def parsed(**values: Any) -> Callable[[], None]:
+        for name, value in values.items():
+            for one in value if isinstance(value, list | tuple) else [value]:
+                _check_number(one, _option_name(name, parameters[name]))
+        return functools.partial(command, **values)
+
+    return parsed
+
+
+def _check_number(value: Any, option: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{option}: expected a finite number, received {value}")
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise UserError(f"{option}: expected a whole number up to {LARGEST}, received {str(value)[:40]}")
+
+
+def _option_name(name: str, parameter: inspect.Parameter) -> str:
+    """The option as a user writes it, or the name of an argument."""
+    for declared in (parameter.default, *get_args(parameter.annotation)):
+        if declarations := getattr(declared, "param_decls", None):
+            return next(iter(declarations))
+    return f"--{name.replace('_', '-')}"

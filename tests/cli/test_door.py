@@ -1,0 +1,272 @@
+"""However a command ends: its exit code, one line at most, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from latentalign.cli import COMMANDS, door
+from latentalign.errors import UserError
+from tests.cli.command import assert_mistake, latentalign, start, untrained_run, wait_for
+
+FAST = ("--beam", "2", "--max-length-factor", "0.5")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return untrained_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+def leave(error: BaseException, capsys) -> tuple[int, str]:
+    def command() -> None:
+        raise error
+
+    code = door.leave_through(command)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (UserError("place: expected a, received b"), "place: expected a, received b"),
+        (FileNotFoundError(2, "No such file", "here"), "here: no such file or folder"),
+        (IsADirectoryError(21, "Is a directory", "here"), "here: is a folder"),
+        (OSError(28, "No space left on device"), "no space left on the disk"),
+        (MemoryError(), "not enough memory"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+            "not enough memory",
+        ),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "expected UTF-8"),
+        (ValueError("two\nlines"), "two lines (LATENTALIGN_DEBUG=1"),
+        (OverflowError("too large"), "too large"),
+    ],
+)
+def test_what_a_user_brings_about_is_one_line(error, told, capsys):
+    code, err = leave(error, capsys)
+    assert code == 2
+    assert err.startswith("latentalign: ")
+    assert err.count("\n") == 1
+    assert told in err
+
+
+def test_a_defect_is_one_line_with_the_traceback_in_a_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(door.tempfile, "tempdir", str(tmp_path))
+    code, err = leave(AttributeError("no such thing"), capsys)
+    assert code == 1
+    assert err.count("\n") == 1
+    (report,) = tmp_path.glob("latentalign-*.txt")
+    assert str(report) in err
+    assert "a defect of latentalign" in err
+    assert "in command\n    raise error\n" in report.read_text()
+
+
+def test_debugging_shows_the_traceback_of_a_mistake(capsys, monkeypatch):
+    monkeypatch.setenv("LATENTALIGN_DEBUG", "1")
+    code, err = leave(UserError("mistake"), capsys)
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.endswith("latentalign: mistake\n")
+
+
+def test_interruptions_have_their_exit_codes(capsys):
+    assert leave(KeyboardInterrupt(), capsys) == (130, "latentalign: interrupted\n")
+    assert leave(SystemExit(75), capsys) == (75, "")
+    assert leave(SystemExit(None), capsys) == (0, "")
+
+
+# --- options of every command --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["trian", "tranlsate", "evalute", "alig"])
+def test_a_mistyped_command_names_the_nearest(wrong):
+    began = time.perf_counter()
+    found = latentalign(wrong, "x")
+    assert time.perf_counter() - began < 1
+    assert_mistake(found, wrong, "did you mean")
+
+
+def test_a_mistyped_command_comes_at_once_in_a_new_process():
+    script = (
+        "import sys; from latentalign.cli import main\ntry: main()\nfinally: print('torch' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script, "trian"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert found.stdout == "False\n"
+    assert "did you mean 'train'" in found.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_helps_and_refuses_unknown_options(command):
+    assert latentalign(command, "--help").code == 0
+    assert_mistake(latentalign(command, "--no-such-option"), "--no-such-option")
+
+
+def test_no_command_shows_the_help():
+    found = latentalign()
+    assert found.code == 0
+    assert "translate" in found.stdout
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
+def test_numbers_are_finite(run, value):
+    assert_mistake(latentalign("translate", run, "--length-penalty", value, stdin="ja\n"), "--length-penalty")
+    assert_mistake(
+        latentalign("align", run, "--source", "a", "--target", "b", "--threshold", value), "threshold"
+    )
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31), 10**14, 10**30, "9" * 5000])
+def test_numbers_have_a_size(run, value):
+    assert_mistake(latentalign("translate", run, "--seed", value, stdin="ja\n"), "--seed")
+    assert_mistake(latentalign("translate", run, "--batch-size", value, stdin="ja\n"), "--batch-size")
+
+
+# --- processes -----------------------------------------------------------------------------
+
+
+def pipe_into(place: Path) -> Path:
+    os.mkfifo(place)
+    return place
+
+
+def test_control_c_while_waiting_for_input(run, tmp_path):
+    stdin = pipe_into(tmp_path / "stdin")
+    process = start("translate", run, *FAST, stdin=stdin, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    with stdin.open("w") as writer:
+        writer.write("ja\n")
+        writer.flush()
+        wait_for(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size > 0)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(30)
+    assert process.exitcode == 130
+    assert (tmp_path / "err").read_text() == "latentalign: interrupted\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_no_half_written_file(run, tmp_path, number):
+    results = tmp_path / "results"
+    options = ("--output", results / "out.en", "--alignments", results / "links")
+    stdin = pipe_into(tmp_path / "stdin")
+    process = start("translate", run, *FAST, *options, stdin=stdin, stderr=tmp_path / "err")
+    with stdin.open("w"):
+        wait_for(lambda: len(list(results.glob(".*.part"))) == 2)
+        os.kill(process.pid, number)
+        process.join(30)
+    assert process.exitcode == 128 + number
+    assert (tmp_path / "err").read_text() == ""
+    assert list(results.iterdir()) == []
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(run, tmp_path):
+    text, stdout = tmp_path / "text", pipe_into(tmp_path / "stdout")
+    text.write_text("ja\n" * 300)
+    process = start(
+        "translate", run, *FAST, "--batch-size", 2, "-i", text, stdout=stdout, stderr=tmp_path / "err"
+    )
+    with stdout.open() as reader:  # as head -1 does
+        assert reader.readline()
+    process.join(60)
+    assert process.exitcode == 0
+    assert (tmp_path / "err").read_text() == ""
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("train", "--help")])
+@pytest.mark.parametrize(
+    ("redirection", "code", "told"),
+    [
+        (">/dev/full", 2, "no space left"),
+        (">&-", 2, "standard output is closed"),
+        ("2>&-", 0, ""),
+        ("<&-", 0, ""),
+        ("<&- 2>&-", 0, ""),
+        ("| false", 0, ""),
+    ],
+)
+def test_standard_streams_that_do_not_work(redirection, code, told, arguments):
+    script = f'"$@" {redirection}; exit ${{PIPESTATUS[0]}}'
+    command = [sys.executable, "-m", "latentalign", *arguments]
+    found = subprocess.run(["bash", "-c", script, "-", *command], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr.count("\n")) == (code, 1 if told else 0), found.stderr
+    assert told in found.stderr
+
+
+def test_closed_standard_input_is_told_before_anything_is_loaded(run):
+    script = f"{sys.executable} -m latentalign translate {run} <&-"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "standard input is closed" in found.stderr
+
+
+def test_results_are_utf8_whatever_the_terminal_says():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "latentalign", "--help"]
+    script = (
+        "import sys; from latentalign.cli.door import leave_through\nleave_through(lambda: print('Mädchen'))"
+    )
+    found = subprocess.run([*command[:1], "-c", script], capture_output=True, env=environment, check=False)
+    assert found.stdout.decode() == "Mädchen\n", found.stderr
+
+
+# --- what commands write -------------------------------------------------------------------
+
+
+def test_outputs_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("kept")
+    places = {
+        tmp_path / "folder": "is a folder",
+        tmp_path / "file" / "out": "",
+        "/dev/full": "no space left",
+        tmp_path / ("n" * 300): "too long",
+        "/proc/nothing/here": "",
+    }
+    for place, told in places.items():
+        assert_mistake(latentalign("translate", run, *FAST, "-o", place, stdin="ja\n"), told)
+        plot = ("plot", run, "--source", "ja", "--target", "yes", "-o", f"{place}.png")
+        if not str(place).startswith("/dev"):
+            found = latentalign(*plot)
+            assert (found.code, found.stderr.count("\n")) in ((0, 0), (2, 1))
+    assert (tmp_path / "file").read_text() == "kept"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_two_results_in_one_file_are_refused(run, tmp_path):
+    path = tmp_path / "both"
+    found = latentalign("translate", run, *FAST, "-o", path, "--alignments", path, stdin="ja\n")
+    assert_mistake(found, "the same file")
+    text = tmp_path / "text"
+    text.write_text("ja\n")
+    assert_mistake(latentalign("translate", run, *FAST, "-i", text, "-o", text), "the same file")
+    assert_mistake(latentalign("align", run, "--source", text, "--target", text, "-o", text), "the same file")
+    assert text.read_text() == "ja\n"
+
+
+def test_a_dash_is_standard_input(run):
+    found = latentalign("translate", run, *FAST, "-i", "-", stdin="ja\nja\n")
+    assert (found.code, found.stdout.count("\n")) == (0, 2)
+
+
+def test_a_byte_order_mark_changes_no_translation(run, tmp_path):
+    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    plain.write_text("ja ja\n")
+    marked.write_text("ja ja\n", encoding="utf-8-sig")
+    expected = latentalign("translate", run, *FAST, "-i", plain, "--scores").stdout
+    assert latentalign("translate", run, *FAST, "-i", marked, "--scores").stdout == expected
+    assert latentalign("translate", run, *FAST, "--scores", stdin=marked.read_bytes()).stdout == expected
+
+
+def test_memory_that_is_not_there_is_a_line(capsys):
+    def command() -> None:
+        torch.empty(2**50)
+
+    assert door.leave_through(command) == 2
+    assert "not enough memory" in capsys.readouterr().err
