@@ -155,6 +155,16 @@ def sha256_of(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def digest(*parts: Any) -> str:
+    """The checksum of texts, bytes and arrays one after another; their lengths count, too."""
+    total = hashlib.sha256()
+    for part in parts:
+        content = memoryview(part.encode("utf-8") if isinstance(part, str) else part).cast("B")
+        total.update(f"{content.nbytes}:".encode())
+        total.update(content)
+    return total.hexdigest()
+
+
 # --- writing -----------------------------------------------------------------------------
 
 

@@ -59,7 +59,7 @@ def _pipe(content):
 
 # one server imports everything once, and forks: further processes begin at once
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.training.copying", "latentalign.training", "latentalign.cli.train"])
+FORKS.set_forkserver_preload(["tests.training.copying", "latentalign.training.train"])
 Child = multiprocessing.context.ForkServerProcess
 
 

@@ -1,6 +1,7 @@
 """However a command ends: its exit code, one line at most, and nothing left behind."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -133,47 +134,48 @@ def test_numbers_have_a_size(run, value):
 # --- processes -----------------------------------------------------------------------------
 
 
-def pipe_into(place: Path) -> Path:
+def named_pipe(place: Path) -> int:
+    """Make a named pipe and open it at both ends: nobody waits for the other."""
     os.mkfifo(place)
-    return place
+    return os.open(place, os.O_RDWR)
 
 
 def test_control_c_while_waiting_for_input(run, tmp_path):
-    stdin = pipe_into(tmp_path / "stdin")
-    process = start("translate", run, *FAST, stdin=stdin, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    with stdin.open("w") as writer:
-        writer.write("ja\n")
-        writer.flush()
-        wait_for(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size > 0)
-        os.kill(process.pid, signal.SIGINT)
-        process.join(30)
+    stdin, out = tmp_path / "stdin", tmp_path / "out"
+    writer = named_pipe(stdin)
+    process = start("translate", run, *FAST, stdin=stdin, stdout=out, stderr=tmp_path / "err")
+    os.write(writer, b"ja\n")
+    wait_for(lambda: out.exists() and out.stat().st_size > 0)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(30)
+    os.close(writer)
     assert process.exitcode == 130
     assert (tmp_path / "err").read_text() == "latentalign: interrupted\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_leave_no_half_written_file(run, tmp_path, number):
-    results = tmp_path / "results"
+    stdin, results = tmp_path / "stdin", tmp_path / "results"
+    writer = named_pipe(stdin)
     options = ("--output", results / "out.en", "--alignments", results / "links")
-    stdin = pipe_into(tmp_path / "stdin")
     process = start("translate", run, *FAST, *options, stdin=stdin, stderr=tmp_path / "err")
-    with stdin.open("w"):
-        wait_for(lambda: len(list(results.glob(".*.part"))) == 2)
-        os.kill(process.pid, number)
-        process.join(30)
+    wait_for(lambda: len(list(results.glob(".*.part"))) == 2)
+    os.kill(process.pid, number)
+    process.join(30)
+    os.close(writer)
     assert process.exitcode == 128 + number
     assert (tmp_path / "err").read_text() == ""
     assert list(results.iterdir()) == []
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(run, tmp_path):
-    text, stdout = tmp_path / "text", pipe_into(tmp_path / "stdout")
+    text, stdout = tmp_path / "text", tmp_path / "stdout"
     text.write_text("ja\n" * 300)
-    process = start(
-        "translate", run, *FAST, "--batch-size", 2, "-i", text, stdout=stdout, stderr=tmp_path / "err"
-    )
-    with stdout.open() as reader:  # as head -1 does
-        assert reader.readline()
+    reader = named_pipe(stdout)
+    options = ("--batch-size", 2, "--input", text)
+    process = start("translate", run, *FAST, *options, stdout=stdout, stderr=tmp_path / "err")
+    assert select.select([reader], [], [], 60)[0]
+    os.close(reader)  # as head -1 does
     process.join(60)
     assert process.exitcode == 0
     assert (tmp_path / "err").read_text() == ""

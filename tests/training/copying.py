@@ -20,6 +20,7 @@ from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
 from latentalign.errors import UserError
+from latentalign.files import digest
 from latentalign.training.recipe.tasks import TASKS
 
 KEYS, LABELS = 6, 5
@@ -96,6 +97,9 @@ class CopyData:
 
     def describe(self, indices: list[int]) -> str:
         return f"examples {', '.join(str(index) for index in sorted(indices))}"
+
+    def fingerprint(self) -> str:
+        return digest(*(part.contiguous().numpy() for example in self.examples for part in example))
 
 
 class CopyModel(nn.Module):

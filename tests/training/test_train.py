@@ -27,7 +27,7 @@ def test_training_learns_and_leaves_a_complete_run(tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         "config.yaml", "environment.json", "labels.txt", "model.safetensors", "metrics.jsonl", "log.txt",
-        "checkpoints", "logs",
+        "checkpoints", "logs", "run.json", ".lock",
     }  # fmt: skip
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "read 64 examples" in log

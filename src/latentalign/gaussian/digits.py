@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from latentalign.files import digest
+
 SIDE = 8
 PIXELS = SIDE * SIDE
 
@@ -44,6 +46,10 @@ class Digits:
 
     def describe(self, indices: Sequence[int]) -> str:
         return f"pictures {', '.join(map(str, indices))} of the {self.name}"
+
+    def fingerprint(self) -> str:
+        """A checksum of all pictures."""
+        return digest(self.pixels.contiguous().numpy(), self.labels.contiguous().numpy())
 
 
 def load_digits(*, held_out: float, batch_size: int, threshold: int, seed: int) -> tuple[Digits, Digits]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from latentalign.batching import cut
+from latentalign.files import digest
 from latentalign.memory.stories import Story
 from latentalign.memory.vocabulary import PAD, UNKNOWN, UNKNOWN_ANSWER, Vocabulary
 
@@ -219,3 +220,8 @@ class StoryDataset:
 
     def describe(self, indices: Sequence[int]) -> str:
         return "questions at " + "; ".join(self.examples[index].place for index in indices)
+
+    def fingerprint(self) -> str:
+        """A checksum of all stories and questions."""
+        told = [(one.facts, one.question, one.answer, one.support) for one in self.examples]
+        return digest(self.table.numpy(), repr(told))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from latentalign.batching import cut
+from latentalign.files import digest
 from latentalign.translation.corpus import Corpus
 from latentalign.translation.tokenizer import PAD, START
 
@@ -97,3 +98,8 @@ class TranslationDataset:
         """Where the chosen pairs stand in the files, for an error message."""
         lines = ", ".join(str(line) for line in sorted(self.corpus.lines[indices].tolist()))
         return f"lines {lines} of {self.corpus.report.name}"
+
+    def fingerprint(self) -> str:
+        """A checksum of all pieces of all pairs."""
+        sides = (self.corpus.source, self.corpus.target)
+        return digest(*(np.ascontiguousarray(part) for side in sides for part in (side.tokens, side.offsets)))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from latentalign.batching import cut
 from latentalign.errors import UserError
+from latentalign.files import digest
 from latentalign.vqa.features import RegionFeatures
 from latentalign.vqa.files import VqaExample
 from latentalign.vqa.vocabulary import PADDING, Answers, Words
@@ -100,6 +101,11 @@ class VqaDataset:
     def describe(self, indices: list[int]) -> str:
         keys = ", ".join(str(self.examples[index].question_id) for index in indices)
         return f"questions {keys} of {self.source}"
+
+    def fingerprint(self) -> str:
+        """A checksum of all questions, answers and features."""
+        images = np.array([example.image_id for example in self.examples])
+        return digest(images, self._words.numpy(), self._said, self.features.fingerprint())
 
     def collate(self, indices: list[int]) -> VqaBatch:
         rows = np.asarray(indices)

@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.files import read_lines, write_atomic
+from latentalign.files import digest, read_lines, write_atomic
 
 _FIELDS = 6
 _EDGE = 1.0  # pixels a detector's box may reach over the edge: its boxes were scaled and rounded
 _RELEASE_AFTER = 64 * 2**20  # bytes read before mapped pages are given back
 _FORMAT = "latentalign-regions-1"
+_FILES = {"meta.json", "features.bin", "boxes.npy", "images.npy", "offsets.npy"}
+_SAMPLED_BLOCK, _SAMPLED_BLOCKS = 2**16, 4096  # bytes, and how many: of 256 MB and less, everything
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def convert_features(
     The first of several lines for one image is kept. The folder appears when it is complete.
     """
     folder = Path(folder)
-    if folder.exists() and any(folder.iterdir()) and not (folder / "meta.json").is_file():
+    if folder.exists() and not _holds_features_only(folder):
         raise UserError(f"{folder}: exists and holds something else; expected a new folder for the features")
     partial = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
@@ -133,6 +135,18 @@ def convert_features(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return meta
+
+
+def _holds_features_only(folder: Path) -> bool:
+    """Whether nothing would be lost if new features took the folder's place."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if not names:
+        return True
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return names <= _FILES and isinstance(meta, dict) and meta.get("format") == _FORMAT
 
 
 def _write_arrays(
@@ -217,6 +231,13 @@ class RegionFeatures:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (RegionFeatures, (self.folder,))  # a worker process maps the file itself
+
+    def fingerprint(self) -> str:
+        """A checksum of the images and of their features; of large files, of blocks spread over all of them."""
+        size = len(self._map)
+        step = max(_SAMPLED_BLOCK, size // _SAMPLED_BLOCKS)
+        blocks = (self._map[start : start + _SAMPLED_BLOCK] for start in range(0, size, step))
+        return digest(str(size), self._offsets, self._images, *blocks)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -230,7 +230,7 @@ def test_a_damaged_run_is_told_in_one_line(tmp_path: Path, damage: str) -> None:
         "cut": "damaged model file",
         "empty": "damaged model file",
         "missing": r"has no model\.safetensors",
-        "foreign": "expected shape",
+        "foreign": "not trained with the files beside them",
         "no-config": "not a run folder",
         "no-asset": r"labels\.txt is missing",
     }

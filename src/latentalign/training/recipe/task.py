@@ -37,6 +37,10 @@ class Dataset(Protocol):
         """Where the examples come from, for error messages: ``lines 3, 17, 90 of train.de``."""
         ...
 
+    def fingerprint(self) -> str:
+        """A checksum of the examples: the same for the same data, so that a resumed run notices other data."""
+        ...
+
 
 class TaskModel(Protocol):
     """An nn.Module that turns a batch into an alignment problem."""

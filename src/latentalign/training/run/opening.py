@@ -11,9 +11,11 @@ from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.sections import TrainingConfig
 from latentalign.training.run.checkpoints import newest_good, set_aside_after
 from latentalign.training.run.environment import note_environment
-from latentalign.training.run.folders import begin, check_free, prepare_again
+from latentalign.training.run.folders import begin, prepare_again
 from latentalign.training.run.journal import RunLog
 from latentalign.training.run.loading import load_config, save_config, schedule_of
+from latentalign.training.run.lock import hold
+from latentalign.training.run.marker import read_marker, verify_data, verify_parts
 from latentalign.training.run.processes import World, agree
 from latentalign.training.run.stopping import TrainingStopped
 
@@ -48,8 +50,10 @@ def open_run(
             if resume and folder.is_dir() and any(folder.iterdir()):
                 opened = _continue(recipe, folder, world, log, stack)
             else:
-                check_free(folder, overwrite=overwrite)
-                opened = Opened(begin(recipe, folder, log=log, world_size=world.size))
+                prepared = begin(
+                    recipe, folder, overwrite=overwrite, log=log, world_size=world.size, stack=stack
+                )
+                opened = Opened(prepared)
                 log.open(folder / "log.txt")
         except UserError as error:
             problem = error
@@ -87,10 +91,21 @@ def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
 
 def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: ExitStack) -> Opened:
     before = load_config(folder)  # a folder that is not a run is refused before anything is written into it
+    marker = read_marker(folder)
+    if marker is not None:
+        verify_parts(folder, marker, recipe.resolved())
+    stack.enter_context(hold(folder))
     log.open(folder / "log.txt")
     good = newest_good(folder, log)
     set_aside_after(folder, good[0] if good else None)
     prepared = stack.enter_context(prepare_again(recipe, folder, log))
+    if good is not None and good[1]["examples"] != len(prepared.train):
+        raise UserError(
+            f"{folder}: the run began with {good[1]['examples']} training examples, now there are "
+            f"{len(prepared.train)}; it cannot be resumed with other data"
+        )
+    if marker is not None:
+        verify_data(folder, marker, prepared)
     if differences := note_environment(recipe, folder, world.size):
         log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
     if before.resolved() != recipe.resolved():
@@ -100,11 +115,6 @@ def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: Ex
         return Opened(prepared)
     path, content = good
     place = content["place"]
-    if content["examples"] != len(prepared.train):
-        raise UserError(
-            f"{folder}: the run began with {content['examples']} training examples, now there are "
-            f"{len(prepared.train)}; it cannot be resumed with other data"
-        )
     log(f"resumed from {path.name}: epoch {place['position']:.2f}, step {place['step']}")
     return Opened(prepared, path, _is_complete(content, schedule_of(recipe).total, recipe.training))
 
