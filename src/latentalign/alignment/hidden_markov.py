@@ -1,0 +1,147 @@
+"""Expected counts of a hidden Markov model with fixed tables: what expectation–maximisation needs, fast and graph-free.
+
+The same recursion as `forward_backward.py` for transitions that do not depend on the step, in probabilities instead of
+logarithms: one matrix product and a handful of small operations a step. That is exact while no table spans more than
+the precision's range (in float32 some 1e−30, in float64 some 1e−280 from its largest number); tests hold it against
+the other.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from latentalign.alignment.checks import check_shapes
+from latentalign.alignment.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ExpectedCounts:
+    """What a sweep over a batch gives; everything is 0 at padding and for an example without a possible path."""
+
+    log_evidence: Tensor  # [B]: log p(y), −inf without a possible path
+    positions: Tensor  # [B,T,S]: p(z_t = i | y), output t comes from position i
+    null: Tensor  # [B,T]: p(output t comes from nowhere | y)
+    transitions: Tensor  # [B,S,S]: expected number of moves from k to i, over outputs that come from nowhere
+    start: Tensor  # [B,S]: probability that the first position is i
+    end: Tensor  # [B,S]: probability that the last position is i
+
+
+@torch.no_grad()
+def expected_counts(
+    emission: Tensor,  # [B,T,S]: f_t(i), or anything proportional to it
+    transitions: Tensor,  # [S,S] or [B,S,S]: p(i | k) in row k
+    start: Tensor,  # [S] or [B,S]: p(i) of the first position
+    *,
+    mask: Tensor | None = None,  # [B,S] bool, True = real position
+    steps: Tensor | None = None,  # [B,T] bool: real outputs first, then padding
+    null: float = 0.0,  # probability that an output comes from nowhere; the chain remembers where it was
+    null_emission: Tensor | None = None,  # [B,T]: f of such an output; needed where null > 0
+    end: Tensor | None = None,  # [S] or [B,S]: a factor for the last position
+) -> ExpectedCounts:
+    """One sweep forward and backward over a batch.
+
+    Rows of `transitions` and `start` need not sum to 1: the sums are over what is given. An output that comes from
+    nowhere before any position was visited leaves the chain at its start. Everything has the type of `emission`;
+    float32 is enough for tables of ordinary probabilities.
+
+    Example:
+        >>> f = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]])
+        >>> found = expected_counts(f, torch.full((2, 2), 0.5), torch.full((2,), 0.5))
+        >>> found.positions
+        tensor([[[0.9000, 0.1000],
+                 [0.2000, 0.8000]]])
+    """
+    sizes = check_shapes(emission=(emission, "B T S"))
+    batch, count, positions = emission.shape
+    if null > 0 and null_emission is None:
+        raise ConfigError(
+            "null_emission: expected f [B,T] of outputs from nowhere with null > 0, received none; pass it"
+        )
+    steps = torch.ones(batch, count, dtype=torch.bool, device=emission.device) if steps is None else steps
+    check_shapes(sizes, steps=(steps, "B T"))
+    nowhere = emission.new_zeros(batch, count) if null_emission is None else null_emission * null
+    # the largest f of an output is made 1, so that a product of small numbers does not underflow
+    peak = torch.maximum(emission.amax(dim=-1), nowhere).clamp_min(torch.finfo(emission.dtype).tiny)  # [B,T]
+    f = emission * ((1 - null) / peak)[..., None]
+    if mask is not None:
+        check_shapes(sizes, mask=(mask, "B S"))
+        f = f.masked_fill(~mask[:, None], 0.0)
+    tables = _Tables(f * steps[..., None], nowhere / peak, _with_start(transitions, start, batch), steps)
+    memory, real, scale = _forward(tables)
+    last = emission.new_ones(batch, positions + 1)
+    if end is not None:
+        last[:, 1:] = end
+    total = (memory[:, -1] * last).sum(dim=-1)  # [B]
+    possible = total > 0
+    onward, worth = _backward(tables, scale, last / total.clamp_min(torch.finfo(total.dtype).tiny)[:, None])
+    moves = torch.bmm(memory[:, :-1].transpose(1, 2), worth) * tables.moves  # [B,1+S,S]
+    log_evidence = ((scale * peak).log() * steps).sum(dim=-1) + total.log()
+    smoothed = real * onward[:, :, 1:]
+    return ExpectedCounts(
+        log_evidence.masked_fill(~possible, -torch.inf),
+        smoothed,
+        zero_at(1 - smoothed.sum(dim=-1), ~(steps & possible[:, None])).clamp_min(0.0),
+        moves[:, 1:],
+        moves[:, 0],
+        (memory[:, -1] * onward[:, -1] if count else last)[:, 1:],
+    )
+
+
+def zero_at(values: Tensor, where: Tensor) -> Tensor:
+    return values.masked_fill(where, 0.0)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    f: Tensor  # [B,T,S], 0 at padding and masked positions
+    nowhere: Tensor  # [B,T]
+    moves: Tensor  # [B,1+S,S]: row 0 is the start
+    steps: Tensor  # [B,T]
+
+
+def _with_start(transitions: Tensor, start: Tensor, batch: int) -> Tensor:
+    positions = transitions.shape[-1]
+    first = start.expand(batch, positions)[:, None]
+    return torch.cat([first, transitions.expand(batch, positions, positions)], dim=1)
+
+
+def _forward(tables: _Tables) -> tuple[Tensor, Tensor, Tensor]:
+    """Filtered memory from before the first output on [B,T+1,1+S], its part of real positions [B,T,S], scales [B,T]."""
+    batch, count, positions = tables.f.shape
+    memory = tables.f.new_zeros(batch, count + 1, positions + 1)
+    memory[:, 0, 0] = 1.0
+    real, scale = torch.empty_like(tables.f), tables.f.new_ones(batch, count)
+    tiny = torch.finfo(tables.f.dtype).tiny
+    full = tables.steps.all(dim=0).tolist()
+    for t in range(count):
+        before = memory[:, t]
+        now = torch.bmm(before[:, None], tables.moves)[:, 0] * tables.f[:, t]
+        after = before * tables.nowhere[:, t, None]
+        after[:, 1:] += now
+        total = after.sum(dim=-1, keepdim=True).clamp_min(tiny)
+        if not full[t]:
+            padding = ~tables.steps[:, t, None]
+            total = total.masked_fill(padding, 1.0)
+            after = torch.where(padding, before, after)
+        real[:, t] = now / total
+        memory[:, t + 1] = after / total
+        scale[:, t] = total[:, 0]
+    return memory, real, scale
+
+
+def _backward(tables: _Tables, scale: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """What a memory after output t is worth [B,T,1+S], and a move to position i at t [B,T,S]."""
+    batch, count, positions = tables.f.shape
+    onward = tables.f.new_empty(batch, count, positions + 1)
+    weighed = tables.f / scale[..., None]
+    worth = torch.empty_like(tables.f)
+    nowhere = tables.nowhere / scale
+    back = tables.moves.transpose(1, 2).contiguous()  # [B,S,1+S]
+    full = tables.steps.all(dim=0).tolist()
+    for t in reversed(range(count)):
+        onward[:, t] = last
+        torch.mul(weighed[:, t], last[:, 1:], out=worth[:, t])
+        before = torch.bmm(worth[:, t, None], back)[:, 0] + last * nowhere[:, t, None]
+        last = before if full[t] else torch.where(tables.steps[:, t, None], before, last)
+    return onward, worth
