@@ -23,8 +23,8 @@ from benchmarks.measure import report
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.training.loop.after_step import AfterEachStep
 from latentalign.training.recipe.recipes import Recipe, build_recipe
+from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.run.folders import prepare
-from latentalign.training.run.loading import schedule_of
 from latentalign.training.train import train
 from latentalign.translation.synthetic import write_corpus
 

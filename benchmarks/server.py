@@ -37,7 +37,8 @@ def made_up_run(folder: Path) -> Path:
     import torch
 
     from latentalign.training.recipe.recipes import build_recipe
-    from latentalign.training.run.loading import save_config, save_model
+    from latentalign.training.run.config_file import save_config
+    from latentalign.training.run.weights import save_model
     from latentalign.translation.assets import TranslationAssets
     from latentalign.translation.tokenizer import WhitespaceTokenizer
 

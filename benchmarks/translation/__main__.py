@@ -21,7 +21,7 @@ from benchmarks.measure import report
 from benchmarks.translation import decoding, growth, machine, operators, peer, startup, training
 from benchmarks.translation.goals import judge_all, lines
 from benchmarks.translation.page import write_page
-from benchmarks.translation.setting import Setting, load, note
+from benchmarks.translation.setting import Setting, load_averages, note
 from latentalign.training.loop.allocator import keep_freed_memory
 
 SECTIONS = {
@@ -89,7 +89,7 @@ def facts(setting: Setting, before: list[float], section: str) -> dict[str, Any]
         "torch": torch.__version__,
         "threads": setting.threads,
         "data": "made-up batches" if section == "growth" else setting.describe_data(),
-        "load": [before[0], load()[0]],
+        "load": [before[0], load_averages()[0]],
     }
 
 
@@ -111,8 +111,8 @@ def main(arguments: list[str] | None = None) -> None:
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     with setting.stack:
         for section in options.sections or SECTIONS:
-            note(f"{section}: load {load()}")
-            before = load()
+            note(f"{section}: load {load_averages()}")
+            before = load_averages()
             results[section] = SECTIONS[section](setting)
             results.setdefault("measured", {})[section] = facts(setting, before, section)
             results["goals"] = judge_all(results)

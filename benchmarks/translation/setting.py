@@ -18,8 +18,8 @@ from latentalign.files import read_lines
 from latentalign.reports.grid.step_cost import BareLoop, spread_batches
 from latentalign.training.recipe.recipes import Recipe, load_recipe
 from latentalign.training.run.folders import prepare_again
-from latentalign.training.run.loading import Run, load_run
 from latentalign.training.train import train
+from latentalign.training.trained_run import Run, load
 from latentalign.translation.synthetic import write_corpus
 
 RECIPE = "multi30k-de-en"
@@ -89,12 +89,12 @@ class Setting:
 
     @cached_property
     def run(self) -> Run:
-        return load_run(self.run_folder)
+        return load(self.run_folder)
 
     @cached_property
     def finished(self) -> Run:
         """A run that has been trained to its end, to translate with."""
-        return load_run(self.options.finished)
+        return load(self.options.finished)
 
     @cached_property
     def prepared(self) -> Any:
@@ -212,6 +212,6 @@ def summary(watches: list[Stopwatch], reference: list[Stopwatch]) -> dict[str, A
     }
 
 
-def load() -> list[float]:
+def load_averages() -> list[float]:
     """How busy the machine is: processes that want to run, over 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]

@@ -121,9 +121,9 @@ def make_pass(run: str, weights: str, objective: Any, count: int) -> Callable[[]
 
     from latentalign.reports.grid.step_cost import longest_batch, spread_batches
     from latentalign.training.run.folders import prepare_again
-    from latentalign.training.run.loading import load_run
+    from latentalign.training.trained_run import load
 
-    loaded = load_run(run)
+    loaded = load(run)
     with prepare_again(loaded.config, loaded.folder, lambda text: None) as prepared:
         batches = [*spread_batches(prepared.train, count), longest_batch(prepared.train)]
     chosen = build_objective(objective)

@@ -1,18 +1,35 @@
-"""Attention as a latent alignment: a prior, a posterior and a likelihood that can be marginalised."""
+"""Attention as a latent alignment: a prior, a posterior and a likelihood that can be marginalised.
 
+import latentalign as la
+
+run = la.load("runs/variational")
+run.translate(["ein hund bellt ."])
+"""
+
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentalign.alignment.attention import LatentAttention
+    from latentalign.training.trained_run import Run, load, train
 
 __version__ = "0.1.0"
-__all__ = ["LatentAttention", "__version__"]
+__all__ = ["LatentAttention", "Run", "__version__", "load", "train"]
+
+# name -> where it is defined. It is imported on first use, so that `latentalign --help` needs no torch.
+_PUBLIC = {
+    "LatentAttention": "latentalign.alignment.attention",
+    "Run": "latentalign.training.trained_run",
+    "load": "latentalign.training.trained_run",
+    "train": "latentalign.training.trained_run",
+}
 
 
 def __getattr__(name: str) -> object:
-    # torch is imported on first use, so that `latentalign --help` answers at once
-    if name == "LatentAttention":
-        from latentalign.alignment.attention import LatentAttention
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'latentalign' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
 
-        return LatentAttention
-    raise AttributeError(f"module 'latentalign' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

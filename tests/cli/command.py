@@ -15,7 +15,8 @@ import torch
 
 from latentalign.cli import main
 from latentalign.training.recipe.recipes import build_recipe
-from latentalign.training.run.loading import save_config, save_model
+from latentalign.training.run.config_file import save_config
+from latentalign.training.run.weights import save_model
 from tests.translation.tiny import tiny_assets, tiny_model
 
 SIZES = {"embedding_size": 12, "memory_size": 16, "decoder_size": 14, "attention_size": 10, "hidden_size": 12}

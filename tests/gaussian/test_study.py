@@ -45,11 +45,11 @@ def test_the_task_prepares_and_finds_its_digits_again(tmp_path: Path) -> None:
     )
     assets = task.load_assets(tmp_path)
     assert assets == prepared.assets
-    assert len(task.dataset(assets)) == len(prepared.valid) == 180
-    assert len(task.dataset(assets, split="train")) == len(prepared.train)
+    assert len(task.dataset(assets, task.choose_data())) == len(prepared.valid) == 180
+    assert len(task.dataset(assets, task.choose_data(split="train"))) == len(prepared.train)
     assert "180 held out" in said[0]
-    with pytest.raises(UserError, match="--split train or --split valid"):
-        task.dataset(assets, split="test")
+    with pytest.raises(UserError, match="--split: expected 'train' or 'valid', received 'test'"):
+        task.dataset(assets, task.choose_data(split="test"))
     with pytest.raises(UserError, match="estimator: pathwise"):
         task.build_model(GaussianModelConfig(), assets, needs_posterior=False)
     (tmp_path / "digits.json").write_text("{}")

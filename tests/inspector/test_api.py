@@ -7,9 +7,7 @@ import httpx
 import pytest
 
 from latentalign.inspector import translation_results
-from latentalign.training.run.loading import load_run
-from latentalign.training.translators import aligner_for, translator_for
-from latentalign.translation.search import SearchOptions
+from latentalign.training.trained_run import load
 from tests.cli.command import latentalign
 from tests.inspector.serving import PATIENCE, Blocked, assert_refused
 from tests.translation.tiny import SENTENCES, TARGETS
@@ -49,9 +47,8 @@ def test_translations_are_those_of_the_command_line(site, folders, files, tmp_pa
 
 
 def test_numbers_are_the_library_s_own_floats(site, folders):
-    run = load_run(folders[0])
-    options = SearchOptions(beam=3, max_length_factor=0.5)
-    expected = translator_for(run, options=options).translate(SENTENCES, alignments=True)
+    run = load(folders[0])
+    expected = run.translator(beam=3, max_length_factor=0.5).translate(SENTENCES, alignments=True)
     found = site.asked("api/translate", sentences=SENTENCES, **QUICK)["results"]
     for (best,), result in zip(expected, found, strict=True):
         (one,) = result["translations"]
@@ -78,7 +75,7 @@ def test_links_and_scores_are_those_of_the_command_line(site, folders, files, ru
 
 
 def test_scores_alone_are_those_of_align(site, folders):
-    aligner, _ = aligner_for(load_run(folders[0]))
+    aligner = load(folders[0]).aligner()
     pairs = list(zip(SENTENCES, TARGETS, strict=True))
     expected = [one.score for one in aligner.align(pairs, score=True)]
     found = site.asked("api/score", run="variational", pairs=PAIRS)["results"]

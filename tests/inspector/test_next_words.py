@@ -5,7 +5,7 @@ import torch
 
 from latentalign.alignment.registry import parse_inference
 from latentalign.inspector.next_words import next_words
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 from latentalign.translation.dataset import make_batch
 from latentalign.translation.tokenizer import END, PAD, START
 from tests.translation.tiny import SENTENCES, TARGETS
@@ -20,7 +20,7 @@ def ask(run, *inferences, source=SOURCE, prefix=PREFIX, top=5):
 
 @pytest.fixture(scope="module")
 def run(folders):
-    return load_run(folders[0])
+    return load(folders[0])
 
 
 @pytest.mark.parametrize("inference", ["exact", "kmax:2", "soft"])
@@ -74,7 +74,7 @@ def test_pieces_say_whether_they_start_a_word_or_end_the_sentence(run):
 
 
 def test_samples_are_seeded_and_relaxed_runs_take_them(folders):
-    relaxed = load_run(folders[2])
+    relaxed = load(folders[2])
     first, again = ask(relaxed, "soft", "sample:4"), ask(relaxed, "soft", "sample:4")
     assert first == again
     assert first.distributions[1].distance > 0

@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from latentalign.training.recipe.recipes import build_recipe
-from latentalign.training.run.loading import save_config, save_model
+from latentalign.training.run.config_file import save_config
+from latentalign.training.run.weights import save_model
 
 WORLDS = {"stories": 12, "facts": [4, 6], "kinds": ["one-fact"]}
 SCENES = {"train_images": 3, "valid_images": 2, "questions_per_image": 2}

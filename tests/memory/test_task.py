@@ -40,7 +40,7 @@ def test_worlds_are_told_held_out_and_written(tmp_path: Path) -> None:
     assert len(read_stories([tmp_path / "stories" / "valid.txt"])) == 4
     assert TASK.load_assets(tmp_path) == prepared.assets
     assert any("36 stories" in line for line in said)
-    again = TASK.dataset(prepared.assets, data=tmp_path / "stories", split="valid")
+    again = TASK.dataset(prepared.assets, TASK.choose_data(data=tmp_path / "stories", split="valid"))
     assert len(again) == len(prepared.valid)
 
 
@@ -48,7 +48,7 @@ def test_files_are_split_by_story_and_the_same_part_is_found_again(tmp_path: Pat
     stories = write(tmp_path / "all.txt", STORIES)
     prepared, _ = prepare(tmp_path / "run", {"stories": [stories], "held_out": 0.25})
     assert len(prepared.train) + len(prepared.valid) == sum(len(story.questions) for story in STORIES)
-    again = TASK.dataset(prepared.assets, data=stories, split="held-out")
+    again = TASK.dataset(prepared.assets, TASK.choose_data(data=stories, split="held-out"))
     assert [example.place for example in again.examples] == [
         example.place for example in prepared.valid.examples
     ]
@@ -72,11 +72,13 @@ def test_splits_by_name(tmp_path: Path) -> None:
     prepared, _ = prepare(
         tmp_path / "run", {"stories": [tmp_path / "*train*"], "valid": [tmp_path / "*test*"]}
     )
-    assert len(TASK.dataset(prepared.assets, data=tmp_path, split="test")) == len(prepared.valid)
+    assert len(TASK.dataset(prepared.assets, TASK.choose_data(data=tmp_path, split="test"))) == len(
+        prepared.valid
+    )
     with pytest.raises(UserError, match=r"--split dev: no file .*qa1_test\.txt"):
-        TASK.dataset(prepared.assets, data=tmp_path, split="dev")
+        TASK.dataset(prepared.assets, TASK.choose_data(data=tmp_path, split="dev"))
     with pytest.raises(UserError, match="needs --data"):
-        TASK.dataset(prepared.assets)
+        TASK.dataset(prepared.assets, TASK.choose_data())
 
 
 def test_what_is_dropped_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,7 +91,7 @@ def test_what_is_dropped_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     other = tmp_path / "other.txt"
     other.write_text("1 Zoe slept.\n2 Who?\tA\t1\n")
     with caplog.at_level(logging.WARNING):
-        TASK.dataset(TASK.load_assets(tmp_path / "run"), data=other)
+        TASK.dataset(TASK.load_assets(tmp_path / "run"), TASK.choose_data(data=other))
     assert "2 words are not in the vocabulary and say nothing: zoe, slept" in caplog.text
 
 

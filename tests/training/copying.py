@@ -21,6 +21,7 @@ from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
 from latentalign.errors import UserError
 from latentalign.files import digest
+from latentalign.task import EvaluationOptions, Task
 from latentalign.training.recipe.tasks import TASKS
 
 KEYS, LABELS = 6, 5
@@ -148,10 +149,16 @@ class Prepared:
     valid: CopyData
 
 
-class CopyTask:
+class NothingToChoose(EvaluationOptions):
+    data: Path | None = None
+    split: str = "test"
+
+
+class CopyTask(Task):
     name = "copy"
     DataConfig = DataConfig
     ModelConfig = ModelConfig
+    EvaluationConfig = NothingToChoose
 
     def prepare(
         self, data: DataConfig, model: ModelConfig, *, folder: Path, seed: int, log: Callable[[str], None]
@@ -172,11 +179,12 @@ class CopyTask:
     def build_model(self, model: ModelConfig, assets: Any, *, needs_posterior: bool) -> CopyModel:
         return CopyModel(model, needs_posterior)
 
-    def dataset(self, assets: Any, *, data: Path | None = None, split: str = "test") -> CopyData:
+    def dataset(self, assets: Any, chosen: NothingToChoose) -> CopyData:
         return CopyData(12, 3, 5)
 
 
-TASKS["copy"] = "tests.training.copying:CopyTask"
+TASK: Task = CopyTask()
+TASKS["copy"] = "tests.training.copying"
 
 
 def watch_writes(report: str, folder: str) -> None:

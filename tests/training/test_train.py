@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from latentalign.errors import UserError
-from latentalign.training.loop.evaluation import evaluate_run
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 from tests.training.helpers import last_state, metrics, recipe, run, same, same_training, weights
 
 
@@ -74,9 +73,7 @@ def test_any_objective_trains_and_repeats(tmp_path: Path, objective: Any) -> Non
     assert same_training(tmp_path / "a", tmp_path / "b")
     start = recipe(**settings)
     torch.manual_seed(0)
-    model = start.task.build_model(
-        start.model, None, needs_posterior=bool(load_run(tmp_path / "a").model.phi())
-    )
+    model = start.task.build_model(start.model, None, needs_posterior=bool(load(tmp_path / "a").model.phi()))
     assert any(
         not torch.equal(tensor, dict(model.named_parameters())[name])
         for name, tensor in weights(tmp_path / "a").items()
@@ -176,9 +173,9 @@ def test_the_best_weights_are_kept_and_evaluation_agrees(tmp_path: Path) -> None
     run(tmp_path / "run", training={"epochs": 5.0, "learning_rate": 0.5, "halving": {"factor": 1.0}})
     lines = metrics(tmp_path / "run")
     best = min(lines, key=lambda line: line["nll"])
-    loaded = load_run(tmp_path / "run")
+    loaded = load(tmp_path / "run")
     loaded.task.dataset = lambda assets: loaded_valid()  # type: ignore[method-assign]
-    results = evaluate_run(loaded, {})
+    results = loaded.evaluate()
     assert results["nll"] == best["nll"]
     assert results["accuracy"] == best["accuracy"]
 
@@ -192,7 +189,7 @@ def loaded_valid() -> Any:
 def test_training_may_need_no_validation_but_the_last(tmp_path: Path) -> None:
     run(tmp_path / "run", training={"epochs": 2.0, "validate_every": None})
     assert len(metrics(tmp_path / "run")) == 1
-    assert load_run(tmp_path / "run").model.training is False
+    assert load(tmp_path / "run").model.training is False
 
 
 def test_validation_by_steps(tmp_path: Path) -> None:

@@ -129,9 +129,9 @@ def test_a_pair_that_is_too_long_has_no_links():
 
 def test_the_best_links_are_exact_where_they_exist():
     assets = tiny_assets()
-    assert Aligner(tiny_model(assets), assets).best == "exact"
-    assert Aligner(tiny_model(assets, alignment="dirichlet"), assets).best == "posterior"
-    assert Aligner(tiny_model(assets, alignment="dirichlet", posterior=False), assets).best == "prior"
+    assert Aligner(tiny_model(assets), assets).choose() == "exact"
+    assert Aligner(tiny_model(assets, alignment="dirichlet"), assets).choose() == "posterior"
+    assert Aligner(tiny_model(assets, alignment="dirichlet", posterior=False), assets).choose() == "prior"
 
 
 def test_argmax_links_every_word_once_unless_no_word_is_likelier():
@@ -160,10 +160,11 @@ def test_a_model_without_a_posterior_says_so():
     assets = tiny_assets()
     aligner = Aligner(tiny_model(assets, posterior=False), assets)
     with pytest.raises(UserError, match="without an inference network"):
-        aligner.check("posterior")
-    aligner.check("prior")
+        aligner.choose("posterior")
+    assert aligner.choose("prior") == "prior"
+    assert aligner.choose() == "exact"
     with pytest.raises(UserError, match="expected one of posterior, prior, exact, got 'attention'"):
-        aligner.check("attention")
+        aligner.choose("attention")
     assert next(aligner.align(PAIRS)).posterior is None
 
 

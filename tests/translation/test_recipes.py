@@ -6,8 +6,7 @@ import pytest
 
 from latentalign.alignment.registry import build_objective
 from latentalign.training.recipe.recipes import load_recipe, recipe_folders
-from latentalign.training.recipe.schedule import build_schedule
-from latentalign.training.run.loading import schedule_of
+from latentalign.training.recipe.schedule import build_schedule, schedule_of
 
 FOLDER = next(folder for folder in recipe_folders() if folder.is_dir())
 NAMES = sorted(

@@ -64,7 +64,7 @@ def test_a_run_folder_is_enough_without_the_training_files(corpus: Path, tmp_pat
     shutil.move(tmp_path / "run", tmp_path / "moved")
     task = TranslationTask()
     assets = task.load_assets(tmp_path / "moved")
-    dataset = task.dataset(assets, source=valid[0], target=valid[1])
+    dataset = task.dataset(assets, task.choose_data(source=valid[0], target=valid[1]))
     assert len(dataset) == 3
     model = task.build_model(MODEL, assets, needs_posterior=True)
     assert model.output.out_features == len(prepared.assets.target)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import load_recipe
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.features import RegionFeatures, encode_line, read_tsv
 from latentalign.vqa.scene_files import FEATURE_TABLE, image_path
@@ -65,12 +65,12 @@ def test_prepares_vocabularies_and_says_what_was_dropped(scenes, tmp_path):
     assert loaded.words == prepared.assets.words
     assert loaded.answers == prepared.assets.answers
     assert loaded.data == prepared.assets.data
-    test = VqaTask().dataset(loaded, split="test")
-    valid = VqaTask().dataset(loaded, data=scenes, split="valid")
+    test = VqaTask().dataset(loaded, VqaTask().choose_data(split="test"))
+    valid = VqaTask().dataset(loaded, VqaTask().choose_data(data=scenes, split="valid"))
     assert [e.question_id for e in valid.examples] == [e.question_id for e in prepared.valid.examples]
     assert not {e.image_id for e in valid.examples} & {e.image_id for e in test.examples}
-    with pytest.raises(UserError, match="--split dev: expected one of train, valid, test"):
-        VqaTask().dataset(loaded, split="dev")
+    with pytest.raises(UserError, match="--split: expected 'train', 'valid' or 'test', received 'dev'"):
+        VqaTask().dataset(loaded, VqaTask().choose_data(split="dev"))
 
 
 def test_pretrained_vectors_reach_the_model(scenes, tmp_path):
@@ -167,9 +167,9 @@ def test_a_wrong_question_is_one_line(trained, scenes, run_cli, arguments, messa
 
 def test_a_run_moved_elsewhere_still_answers(trained, scenes, tmp_path):
     shutil.copytree(trained, tmp_path / "moved")
-    run = load_run(tmp_path / "moved")
+    run = load(tmp_path / "moved")
     assert run.assets.feature_dim == run.model.region.in_features
-    dataset = run.task.dataset(run.assets, data=scenes)
+    dataset = run.task.dataset(run.assets, run.task.choose_data(data=scenes))
     with torch.no_grad():
         assert run.model.problem(dataset.collate([0, 1])).prior.probs.shape[0] == 2
 

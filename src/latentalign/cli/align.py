@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
 from latentalign.files import open_atomic, require_distinct, to_json
 
@@ -26,7 +27,7 @@ def align(
         None,
         "--by",
         help="exact (posterior by Bayes' rule), posterior (inference network) or prior (attention); "
-        "exact unless given, where the run's alignment is discrete.",
+        "the first of these that the run has unless given.",
     ),
     scores: bool = typer.Option(
         False,
@@ -43,9 +44,10 @@ def align(
         None, "--symmetrise", help="intersection, union or grow-diag-final-and, for --with."
     ),
     output: Path | None = typer.Option(None, "--output", "-o", help="Standard output unless given."),
+    device: DeviceOption = "auto",
 ) -> None:
     """Word alignments of sentence pairs, as source-target links from 0, with a probability on every link."""
-    from latentalign.training.translators import aligner_for, load_translation_run
+    from latentalign.training.trained_run import load
     from latentalign.translation.config import PairFiles
     from latentalign.translation.corpus import read_pairs
 
@@ -54,15 +56,18 @@ def align(
     files = PairFiles(source=str(source), target=str(target))
     for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output
         pass
-    aligner, chosen = aligner_for(load_translation_run(run), by)
+    loaded = load(run, device=device)
+    chosen = loaded.choose_links(by)
     asked = {"exact": chosen == "exact", "score": scores}
+    aligner = loaded.aligner()
     forward = aligner.align(read_pairs(files), **asked)
     backward: Iterable[PairAlignment | None] = _nothing()
     back_by = chosen
     if reverse is not None:
-        other, back_by = aligner_for(load_translation_run(reverse), by)
+        other = load(reverse, device=device)
+        back_by = other.choose_links(by)
         asked = {"exact": back_by == "exact", "score": scores}
-        backward = other.align(((right, left) for left, right in read_pairs(files)), **asked)
+        backward = other.aligner().align(((right, left) for left, right in read_pairs(files)), **asked)
     with ExitStack() as stack:
         stream = sys.stdout if output is None else stack.enter_context(open_atomic(output))
         for number, (one, two) in enumerate(zip(forward, backward, strict=False), start=1):

@@ -1,9 +1,6 @@
 """`latentalign answer`: one question to a run whose task answers questions.
 
-The command knows no task. It hands the options that were given to `task.answer(model, assets, request, *,
-predictor, top, generator)`, where `request` holds them by name (question, answer, features, image, story),
-and prints what comes back: `{"question", "answers": [{"answer", "probability"}], "evidence": [{"text",
-"prior", "posterior"?, "box"?}]}`. A task refuses the options that mean nothing to it with a UserError.
+The command knows no task: a task refuses the options that mean nothing to it.
 """
 
 from pathlib import Path
@@ -11,6 +8,7 @@ from typing import Any
 
 import typer
 
+from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
 from latentalign.files import to_json
 
@@ -31,35 +29,24 @@ def answer(
     top: int = typer.Option(5, min=1, help="How many answers to list."),
     picture: Path | None = typer.Option(None, help="VQA: the image itself, to draw the regions on."),
     output: Path | None = typer.Option(None, help="VQA: PNG of the image with its regions weighted."),
+    device: DeviceOption = "auto",
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Answer one question with a VQA or memory run and show where it looked."""
-    import torch
+    from latentalign.training.trained_run import load
 
-    from latentalign.training.loop.evaluation import find_predictor
-    from latentalign.training.run.loading import load_run
-
-    loaded = load_run(run)
-    if not hasattr(loaded.task, "answer"):
-        raise UserError(
-            f"{run}: a run of task {loaded.task.name} answers no questions; expected vqa or memory"
-        )
     if (picture is None) != (output is None):
         raise UserError("a picture of the regions needs both --picture IMAGE and --output FILE.png")
-    options = {
-        "question": question, "answer": given, "features": features, "image": image, "story": story
-    }  # fmt: skip
-    request = {name: value for name, value in options.items() if value is not None}
-    loaded.model.eval()
-    with torch.no_grad():
-        result = loaded.task.answer(
-            loaded.model,
-            loaded.assets,
-            request,
-            predictor=find_predictor(inference),
-            top=top,
-            generator=torch.Generator().manual_seed(seed),
-        )
+    result = load(run, device=device).answer(
+        question,
+        answer=given,
+        features=features,
+        image=image,
+        story=story,
+        inference=inference,
+        top=top,
+        seed=seed,
+    )
     if picture is not None and output is not None:
         from latentalign.reports.figures.image_regions import draw_answer
 

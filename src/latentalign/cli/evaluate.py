@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from latentalign.errors import UserError
+from latentalign.cli.options import DeviceOption
 from latentalign.files import to_json
 
 
@@ -23,36 +23,24 @@ def evaluate(
     ] = False,
     beam: Annotated[int, typer.Option(help="Translation: beam of --bleu.")] = 10,
     seed: Annotated[int, typer.Option(help="For inference by sampling.")] = 0,
+    device: DeviceOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
-    from latentalign.training.loop.evaluation import evaluate_run
-    from latentalign.training.run.loading import load_run
+    from latentalign.training.trained_run import load
 
-    loaded = load_run(run)
     given = {"source": source, "target": target, "data": data, "split": split}
-    results = evaluate_run(
-        loaded,
-        {name: value for name, value in given.items() if value is not None},
+    results = load(run, device=device).evaluate(
         inference=inference,
         seed=seed,
+        bleu=bleu,
+        beam=beam,
+        **{name: value for name, value in given.items() if value is not None},
     )
-    if bleu:
-        results.update(_bleu(loaded, source, target, results["inference"], beam))
     _print(results, as_json=json_output)
 
 
-def _bleu(run: Any, source: Path | None, target: Path | None, inference: str, beam: int) -> dict[str, Any]:
-    from latentalign.translation.bleu import bleu_of_model
-    from latentalign.translation.task import TranslationTask
-
-    if not isinstance(run.task, TranslationTask):
-        raise UserError(f"--bleu: expected a translation run, received one of the task {run.task.name!r}")
-    return bleu_of_model(run.model, run.assets, source=source, target=target, inference=inference, beam=beam)
-
-
 def _print(results: dict[str, Any], *, as_json: bool) -> None:
-
     if as_json:
         print(to_json(results))
         return

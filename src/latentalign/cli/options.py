@@ -1,13 +1,18 @@
-"""What every option of every command refuses, whatever it is for."""
+"""What every option of every command refuses, whatever it is for, and options that several commands share."""
 
 import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+
+import typer
 
 from latentalign.errors import UserError
 
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="auto (a GPU where there is one), cpu, cuda or mps.")
+]
 LARGEST = 2**31 - 1  # a seed, a size or a count beyond this overflows somewhere, and nobody needs it
 
 

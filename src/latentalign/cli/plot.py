@@ -1,10 +1,15 @@
 """`latentalign plot`: alignments of one pair, or a run's training, as a picture."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
+
+if TYPE_CHECKING:
+    from latentalign.training.trained_run import Run
 
 
 def plot(
@@ -16,6 +21,7 @@ def plot(
     ),
     links: str | None = typer.Option(None, "--links", help="Known links to frame, such as '0-0 1-2'."),
     curves: bool = typer.Option(False, "--curves", help="The run's training curves instead."),
+    device: DeviceOption = "auto",
 ) -> None:
     """Draw prior and posterior alignments of a pair, or a run's training curves."""
     from latentalign.reports.figures.heatmap import check_format, save
@@ -28,26 +34,25 @@ def plot(
 
         save(curves_of_run(run), output)
         return
+    from latentalign.training.trained_run import load
+
     assert source is not None
-    _plot_pair(run, source, target, links, output)
+    _plot_pair(load(run, device=device), source, target, links, output)
 
 
-def _plot_pair(run: Path, source: str, target: str | None, links: str | None, output: Path) -> None:
+def _plot_pair(run: "Run", source: str, target: str | None, links: str | None, output: Path) -> None:
     from latentalign.reports.figures.heatmap import heatmap, save
     from latentalign.text.links import Links, check_links, parse_links
-    from latentalign.training.translators import aligner_for, load_translation_run, translator_for
 
     if not source.split() or (target is not None and not target.split()):
         raise UserError("plot: expected at least one word in --source and in --target, got an empty sentence")
-    loaded = load_translation_run(run)
     if target is None:
-        target = translator_for(loaded).translate([source])[0][0].text
+        target = run.translate([source])[0].text
         if not target:
             raise UserError("plot: the model's translation is empty; give one with --target")
     known = Links(frozenset()) if links is None else parse_links(links, place="--links")
     check_links(known, len(source.split()), len(target.split()), place="--links")
-    aligner, _ = aligner_for(loaded)
-    found = next(iter(aligner.align([(source, target)])))
+    found = next(iter(run.aligner().align([(source, target)])))
     panels = {"prior": found.prior}
     if found.posterior is not None:
         panels["posterior"] = found.posterior

@@ -23,17 +23,16 @@ def prepare(
     ] = False,
 ) -> None:
     """Convert a recipe's data once into memory-mapped files, so that training starts at once and needs less memory."""
+    from latentalign.task import CanConvert
     from latentalign.training.recipe.recipes import load_recipe
 
     loaded = load_recipe(recipe, settings or [])
-    convert = getattr(loaded.task, "prepare_files", None)
-    if convert is None:
-        raise UserError(
-            f"prepare: task {loaded.task.name!r} has nothing to convert; train from its files directly"
-        )
+    task = loaded.task
+    if not isinstance(task, CanConvert):
+        raise UserError(f"prepare: task {task.name!r} has nothing to convert; train from its files directly")
     if not overwrite and to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to {to}: exists and is not an empty folder; choose another, or give --overwrite")
-    convert(
+    task.prepare_files(
         loaded.data,
         loaded.model,
         to=to,

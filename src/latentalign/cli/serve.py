@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
 
 MOST_THREADS = 256  # far more crash torch
@@ -26,6 +27,7 @@ def serve(
     time_limit: float = typer.Option(30.0, help="Seconds a request may take."),
     queue: int = typer.Option(512, help="Sentences that may wait; beyond them clients hear 503."),
     batch: int = typer.Option(64, help="Sentences computed together; 1 computes every request alone."),
+    device: DeviceOption = "auto",
     threads: int | None = typer.Option(None, help="Of torch; its own choice unless given."),
     log_texts: bool = typer.Option(False, "--log-texts", help="Write what users send into the log."),
 ) -> None:
@@ -54,7 +56,7 @@ def serve(
                 f"--threads {threads}: expected 1 to {MOST_THREADS}; try the number of free cores"
             )
         torch.set_num_threads(threads)
-    loaded = load_runs(runs, features=features, images=images)
+    loaded = load_runs(runs, features=features, images=images, device=device)
     app = build_app(loaded, limits=limits, hosts=host_names(host), log_texts=log_texts)
     listener = listen(host, port)
     if not is_loopback(host):

@@ -36,10 +36,11 @@ def train(
     """Train a model from a recipe into a run folder, or go on with a run."""
     from latentalign.training.loop.allocator import keep_freed_memory
     from latentalign.training.run.stopping import TrainingStopped
+    from latentalign.training.train import choose_run
     from latentalign.training.train import train as fit
 
     changes = [*(settings or []), *(["training.deterministic=true"] if deterministic else [])]
-    loaded, folder = _choose(recipe, out, resume, changes, overwrite)
+    loaded, folder = choose_run(recipe, out=out, resume=resume, settings=changes, overwrite=overwrite)
     keep_freed_memory()
     try:
         trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
@@ -60,33 +61,6 @@ def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
         raise UserError("check: expected a recipe; give a YAML file or the name of a packaged recipe")
     for line in check_recipe(load_recipe(recipe, settings or [])):
         print(line)
-
-
-def _choose(
-    recipe: str | None, out: Path | None, resume: Path | None, changes: list[str], overwrite: bool
-) -> tuple[Any, Path]:
-    """The recipe to train and the folder to train it into."""
-    from latentalign.training.recipe.recipes import find_recipe, load_recipe
-    from latentalign.training.run.loading import load_resumed
-
-    if resume is not None:
-        if overwrite:
-            raise UserError(
-                "--resume and --overwrite: choose one; --resume goes on with the run, --overwrite replaces it"
-            )
-        if out is not None and out.resolve() != resume.resolve():
-            raise UserError(
-                f"--out {out} and --resume {resume}: a run is resumed in its own folder; drop --out"
-            )
-        begun = resume.is_dir() and any(resume.iterdir())
-        if recipe is not None and not begun:
-            return load_recipe(recipe, changes), resume
-        given = load_recipe(recipe, changes) if recipe is not None else None
-        return load_resumed(resume, changes, given), resume
-    if recipe is None:
-        raise UserError("train: expected a recipe or --resume RUN; see latentalign train --help")
-    loaded = load_recipe(recipe, changes)
-    return loaded, out or Path("runs") / find_recipe(recipe).stem
 
 
 def _print(summary: dict[str, Any], *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """`latentalign translate`: text in, text out, line for line and as it goes."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
+from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
 from latentalign.files import (
     SENTENCES,
@@ -19,7 +21,7 @@ from latentalign.files import (
 )
 
 if TYPE_CHECKING:
-    from latentalign.training.run.loading import Run
+    from latentalign.training.trained_run import Run
     from latentalign.translation.search import SearchOptions
     from latentalign.translation.translate import Translation, Translator
 
@@ -53,12 +55,13 @@ def translate(
     max_length_factor: float = typer.Option(2.0, help="Longest output: this times the source length, + 10."),
     batch_size: int = typer.Option(64, help="Sentences searched at once."),
     seed: int = typer.Option(0, help="Of sampled inference."),
+    device: DeviceOption = "auto",
 ) -> None:
     """Translate text line by line, with alignments on request. An empty line gives an empty line."""
     if (input is None or str(input) == "-") and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
     from latentalign.training.loop.evaluation import find_predictor
-    from latentalign.training.translators import load_translation_run, translator_for
+    from latentalign.training.trained_run import load
     from latentalign.translation.search import SearchOptions
 
     if batch_size < 1:
@@ -74,9 +77,9 @@ def translate(
         find_predictor(inference)  # before the model is loaded: a mistake should not cost seconds
     source = None if input is None or str(input) == "-" else require_file(input, SENTENCES)
     require_distinct({"--output": output, "--alignments": alignments}, {"--input": source})
-    loaded = load_translation_run(run)
-    translator = translator_for(
-        loaded, options=options, inference=inference, batch_size=batch_size, seed=seed
+    loaded = load(run, device=device)
+    translator = loaded.translator(
+        inference=inference, batch_size=batch_size, seed=seed, **dataclasses.asdict(options)
     )
     with ExitStack() as stack:
         text = sys.stdout if output is None else stack.enter_context(open_atomic(output))

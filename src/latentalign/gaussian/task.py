@@ -1,9 +1,9 @@
 """Digits with a Gaussian latent as a task of the trainer."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from latentalign.errors import UserError
 from latentalign.files import write_atomic
 from latentalign.gaussian.digits import Digits, load_digits
 from latentalign.gaussian.model import DigitModel
+from latentalign.task import EvaluationOptions, Log, Task
 
 FILE = "digits.json"
 
@@ -61,12 +62,19 @@ class PreparedDigits:
     valid: Digits
 
 
-class GaussianTask:
+class DigitsToEvaluate(EvaluationOptions):
+    """The digits themselves, those that were held out unless said otherwise."""
+
+    split: Literal["train", "valid"] = "valid"
+
+
+class GaussianTask(Task):
     """A variational auto-encoder of handwritten digits."""
 
     name = "gaussian"
     DataConfig = GaussianDataConfig
     ModelConfig = GaussianModelConfig
+    EvaluationConfig = DigitsToEvaluate
 
     def prepare(
         self,
@@ -75,7 +83,7 @@ class GaussianTask:
         *,
         folder: Path,
         seed: int,
-        log: Callable[[str], None],
+        log: Log,
     ) -> PreparedDigits:
         """Split the digits; nothing is downloaded."""
         assets = GaussianAssets(**data.model_dump())
@@ -104,12 +112,9 @@ class GaussianTask:
             )
         return DigitModel(model.latent, model.hidden, samples=model.importance_samples)
 
-    def dataset(
-        self, assets: GaussianAssets, *, data: str | Path | None = None, split: str | None = None
-    ) -> Digits:
-        """Data for `evaluate`: `--split train` or `--split valid` (the default) of the digits themselves."""
-        if data is not None or split not in (None, "train", "valid"):
-            raise UserError(
-                "evaluate: a gaussian run has its own digits; give --split train or --split valid"
-            )
-        return assets.load()[0 if split == "train" else 1]
+    def dataset(self, assets: GaussianAssets, chosen: DigitsToEvaluate) -> Digits:
+        """One part of the digits."""
+        return assets.load()[0 if chosen.split == "train" else 1]
+
+
+TASK: Task = GaussianTask()

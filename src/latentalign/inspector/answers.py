@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import torch
-
 from latentalign.errors import UserError
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.runs import ServedRun
@@ -37,21 +35,13 @@ def request_of(served: ServedRun, request: AnswerRequest) -> dict[str, Any]:
     return {**asked, "features": images.features, "image": request.image}
 
 
-@torch.no_grad()
 def answer(
-    served: ServedRun, asked: dict[str, Any], predictor: Any, inference: str, *, top: int, seed: int
+    served: ServedRun, asked: dict[str, Any], inference: str, *, top: int, seed: int
 ) -> AnswerResponse:
     """As `latentalign answer`."""
-    run = served.run
+    about = {name: value for name, value in asked.items() if name != "question"}
     try:
-        found = run.task.answer(
-            run.model,
-            run.assets,
-            asked,
-            predictor=predictor,
-            top=top,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        found = served.run.answer(asked["question"], inference=inference, top=top, seed=seed, **about)
     except UserError as error:
         # the tasks speak of the command line's options
         raise Refused(UNPROCESSABLE, str(error).replace("--", "")) from None

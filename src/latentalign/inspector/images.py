@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latentalign.errors import UserError
-from latentalign.training.run.loading import Run
+from latentalign.training.trained_run import Run
 from latentalign.vqa.dataset import resolve
 from latentalign.vqa.features import RegionFeatures
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
-from latentalign.training.run.loading import Run
+from latentalign.training.trained_run import Run
 from latentalign.translation.align import word_probs
 from latentalign.translation.decoding import PredictiveDecoder
 from latentalign.translation.search import BeamStatus

@@ -8,8 +8,7 @@ from latentalign.errors import UserError
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.schemas import By, RunInfo
-from latentalign.training.loop.evaluation import natural_inference
-from latentalign.training.run.loading import Run, load_run
+from latentalign.training.trained_run import Run, load
 from latentalign.translation.align import Aligner
 
 TASKS = ("translation", "vqa", "memory")
@@ -66,13 +65,17 @@ class ServedRuns:
 
 
 def load_runs(
-    folders: Sequence[Path], *, features: Path | None = None, images: Path | None = None
+    folders: Sequence[Path],
+    *,
+    features: Path | None = None,
+    images: Path | None = None,
+    device: str = "auto",
 ) -> ServedRuns:
     """Load run folders; names are those of the folders, with their parents' where they would be the same.
 
     VQA runs look for region features and pictures where they were trained, unless other folders are given.
     """
-    loaded = [load_run(folder) for folder in folders]
+    loaded = [load(folder, device=device) for folder in folders]
     served = []
     for run, name in zip(loaded, names_of(folders), strict=True):
         found = find_images(run, features, images) if run.task.name == "vqa" else None
@@ -111,10 +114,10 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
     if task == "translation":
         for tokenizer in (run.assets.source, run.assets.target):
             tokenizer.cache_limit = CACHED_WORDS
-        prior = run.model.example_prior()
-        relaxed = not prior.is_discrete
-        by = link_kinds(Aligner(run.model, run.assets), relaxed=relaxed)
-        inference = natural_inference(run.schedule, prior)
+        aligner = run.aligner()
+        relaxed = not aligner.is_discrete
+        by = link_kinds(aligner, relaxed=relaxed)
+        inference = run.natural_inference
     info = RunInfo(
         name=name,
         task=task,

@@ -11,7 +11,6 @@ from typing import Any
 
 from latentalign import __version__
 from latentalign.alignment.errors import ConfigError
-from latentalign.errors import UserError
 from latentalign.inspector import translation_results
 from latentalign.inspector.answers import answer, request_of
 from latentalign.inspector.batching import MicroBatcher, Overloaded, QueuedRequest, TimeUp
@@ -34,8 +33,6 @@ from latentalign.inspector.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from latentalign.training.translators import translator_for
-from latentalign.translation.align import Aligner
 from latentalign.translation.search import SearchOptions
 
 LOG = logging.getLogger("latentalign.inspector")
@@ -79,7 +76,7 @@ class InspectorService:
             max_length_factor=request.max_length_factor,
         )
         inference = request.inference or served.info.inference
-        translator = translator_for(served.run, options=options, inference=inference, seed=request.seed)
+        translator = served.run.translator(inference=inference, seed=request.seed, **asdict(options))
         results = await self._do(
             ("translate", served.name, options, inference, request.alignments),
             request.sentences,
@@ -94,11 +91,8 @@ class InspectorService:
 
     async def align(self, request: AlignRequest) -> AlignResponse:
         served = self.runs.find(request.run, tasks=("translation",))
-        aligner = Aligner(served.run.model, served.run.assets)
-        by = request.by or _links_by(aligner.best)
-        aligner.check(by)
-        if by == "exact" and served.relaxed:
-            raise UserError("by: the exact posterior needs a categorical alignment; this run's is relaxed")
+        aligner = served.run.aligner()
+        by = _links_by(aligner.choose(request.by))
         pairs = self._pairs(served, request.pairs)
         if request.matrices:
             self.limits.check_cells((len(right.split()), len(left.split())) for left, right in pairs)
@@ -121,10 +115,12 @@ class InspectorService:
         served = self.runs.find(request.run, tasks=("translation",))
         compute: Callable[[list[Any]], list[Any]]
         if request.inference is None:
-            compute = partial(translation_results.score, Aligner(served.run.model, served.run.assets))
+            compute = partial(translation_results.score, served.run.aligner())
         else:
             predictor = self._predictor(served, request.inference)
-            compute = partial(translation_results.score_by, served.run, predictor, seed=request.seed)
+            compute = partial(
+                translation_results.score, served.run.aligner(), predictor=predictor, seed=request.seed
+            )
         results = await self._do(
             ("score", served.name, request.inference),
             self._pairs(served, request.pairs),
@@ -164,13 +160,11 @@ class InspectorService:
         self.limits.check_texts("question", [request.question, request.answer or ""])
         self.limits.check_texts("story", request.story or [])
         inference = request.inference or served.info.inference
-        predictor = self._predictor(served, inference)
+        self._predictor(served, inference)
         (result,) = await self._do(
             ("answer",),
             [request_of(served, request)],
-            lambda items: [
-                answer(served, items[0], predictor, inference, top=request.top, seed=request.seed)
-            ],
+            lambda items: [answer(served, items[0], inference, top=request.top, seed=request.seed)],
             alone=True,
         )
         return result

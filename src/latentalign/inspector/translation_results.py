@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import torch
 
+from latentalign.alignment.prediction import Predictor
 from latentalign.inspector.schemas import (
     AlignResult,
     By,
@@ -19,12 +18,8 @@ from latentalign.inspector.schemas import (
 )
 from latentalign.text.links import format_links
 from latentalign.text.symmetrise import decode_links
-from latentalign.training.run.loading import Run
 from latentalign.translation.align import Aligner, PairAlignment
-from latentalign.translation.dataset import make_batch
 from latentalign.translation.translate import Translation, Translator
-
-BATCH_PIECES = 4096
 
 
 def translate(translator: Translator, sentences: Sequence[str], *, alignments: bool) -> list[SentenceResult]:
@@ -117,38 +112,16 @@ def row_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return 0.5 * np.abs(_with_no_word(one) - _with_no_word(other)).sum(axis=1)
 
 
-def score(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[ScoreResult]:
-    """As `latentalign align --scores`."""
-    lengths = [len(aligner.encode(*pair).target) for pair in pairs]
-    found = [one.score for one in aligner.align(pairs, score=True)]
-    return [_score(value, pieces) for value, pieces in zip(found, lengths, strict=True)]
-
-
-@torch.no_grad()
-def score_by(
-    run: Run, predictor: Any, pairs: Sequence[tuple[str, str]], *, seed: int = 0
+def score(
+    aligner: Aligner, pairs: Sequence[tuple[str, str]], *, predictor: Predictor | None = None, seed: int = 0
 ) -> list[ScoreResult]:
-    """By any way to predict, as `latentalign evaluate --inference` measures."""
-    aligner = Aligner(run.model, run.assets)
-    encoded = [aligner.encode(*pair) for pair in pairs]
-    generator = torch.Generator().manual_seed(seed)
-    results = [_score(None, len(pair.target)) for pair in encoded]
-    order = sorted(
-        (n for n, pair in enumerate(encoded) if pair.source_words and pair.target_words),
-        key=lambda n: (len(encoded[n].target), len(encoded[n].source)),
-    )
-    longest = max((max(len(pair.source), len(pair.target)) for pair in encoded), default=1)
-    size = max(1, BATCH_PIECES // longest)
-    for start in range(0, len(order), size):
-        group = order[start : start + size]
-        batch = make_batch([encoded[n].source for n in group], [encoded[n].target for n in group])
-        problem = run.model.problem(batch)
-        log_probs = predictor.score(problem.prior, problem.likelihood, generator=generator)  # [B,T]
-        totals = torch.where(problem.weights, log_probs.double(), 0.0).sum(dim=1)
-        for number, total in zip(group, totals.tolist(), strict=True):
-            pieces = len(encoded[number].target)
-            results[number] = _score(total / pieces, pieces)
-    return results
+    """As `latentalign align --scores`, or by any way to predict."""
+    lengths = [len(aligner.encode(*pair).target) for pair in pairs]
+    if predictor is not None:
+        found: list[float | None] = list(aligner.score(pairs, predictor, seed=seed))
+    else:
+        found = [one.score for one in aligner.align(pairs, score=True)]
+    return [_score(value, pieces) for value, pieces in zip(found, lengths, strict=True)]
 
 
 def _score(mean: float | None, pieces: int) -> ScoreResult:

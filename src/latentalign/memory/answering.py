@@ -1,6 +1,7 @@
 """One question about one story, answered by a trained model."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 def answer_question(
     model: MemoryModel,
     vocabulary: Vocabulary,
-    request: dict[str, Any],
+    request: Mapping[str, Any],
     *,
     memory: int,
     predictor: Predictor,
@@ -62,7 +63,7 @@ def answer_question(
     }
 
 
-def _understand(request: dict[str, Any]) -> tuple[tuple[Fact, ...], Question]:
+def _understand(request: Mapping[str, Any]) -> tuple[tuple[Fact, ...], Question]:
     extra = sorted(set(request) - {"question", "story", "answer"})
     if extra:
         raise UserError(

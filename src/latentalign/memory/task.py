@@ -3,7 +3,7 @@
 import json
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from latentalign.memory.model import MemoryModel
 from latentalign.memory.stories import Story, format_story, read_stories, story_files
 from latentalign.memory.vocabulary import Vocabulary
 from latentalign.memory.worlds import tell_stories
+from latentalign.task import CanAnswer, EvaluationOptions, Log, Task
 
 logger = logging.getLogger(__name__)
 FILE = "memory.json"
@@ -80,12 +81,24 @@ def _write_stories(path: Path, stories: Sequence[Story]) -> None:
             stream.writelines(f"{line}\n" for line in format_story(story))
 
 
-class MemoryTask:
+class StoriesToEvaluate(EvaluationOptions):
+    """Stories in the bAbI format: a file, a folder or a pattern.
+
+    `split` keeps the files with that text in their names; `held-out` keeps the stories that training on the same
+    data held out.
+    """
+
+    data: Path
+    split: str | None = None
+
+
+class MemoryTask(Task, CanAnswer):
     """Question answering over stored facts."""
 
     name = "memory"
     DataConfig = MemoryDataConfig
     ModelConfig = MemoryModelConfig
+    EvaluationConfig = StoriesToEvaluate
 
     def prepare(
         self,
@@ -94,7 +107,7 @@ class MemoryTask:
         *,
         folder: Path,
         seed: int,
-        log: Callable[[str], None],
+        log: Log,
     ) -> PreparedStories:
         """Read or tell the stories, collect the vocabulary, hold some out."""
         train, valid = self._stories(data, folder=folder, log=log)
@@ -127,9 +140,7 @@ class MemoryTask:
             _check_support(parts[0], log)
         return PreparedStories(assets, parts[0], parts[1])
 
-    def _stories(
-        self, data: MemoryDataConfig, *, folder: Path, log: Callable[[str], None]
-    ) -> tuple[list[Story], list[Story]]:
+    def _stories(self, data: MemoryDataConfig, *, folder: Path, log: Log) -> tuple[list[Story], list[Story]]:
         if not data.stories:
             told = tell_stories(data.worlds, data.data_seed)
             train, valid = split_stories(told, data.held_out, data.data_seed)
@@ -156,30 +167,21 @@ class MemoryTask:
             needs_posterior=needs_posterior,
         )
 
-    def dataset(
-        self, assets: MemoryAssets, *, data: str | Path | None = None, split: str | None = None
-    ) -> StoryDataset:
-        """Stories for `evaluate`: a file, a folder or a pattern.
-
-        `split` keeps the files with that text in their names; `held-out` keeps the stories that training on
-        the same data held out.
-        """
-        if data is None:
-            raise UserError(
-                "evaluate: a memory run needs --data, stories in the bAbI format (file or folder)"
-            )
+    def dataset(self, assets: MemoryAssets, chosen: StoriesToEvaluate) -> StoryDataset:
+        """Stories for `evaluate`."""
+        data, split = chosen.data, chosen.split
         if split == HELD_OUT:
             stories = split_stories(read_stories([data]), assets.held_out, assets.data_seed)[1]
         else:
             files = story_files(data)
-            chosen = [path for path in files if split is None or split in path.name]
-            if not chosen:
+            named = [path for path in files if split is None or split in path.name]
+            if not named:
                 names = ", ".join(path.name for path in files[:5])
                 raise UserError(
                     f"--split {split}: no file of {data} has it in its name ({names}); give a part of a "
                     f"name, or {HELD_OUT} for the stories held out from training"
                 )
-            stories = read_stories(chosen)
+            stories = read_stories(named)
         dataset = self._dataset(assets, stories, detailed=True)
         for line in dataset.remarks():
             logger.warning("%s: %s", data, line)
@@ -206,7 +208,7 @@ class MemoryTask:
         self,
         model: MemoryModel,
         assets: MemoryAssets,
-        request: dict[str, Any],
+        request: Mapping[str, Any],
         *,
         predictor: Predictor,
         top: int = 5,
@@ -224,7 +226,10 @@ class MemoryTask:
         )
 
 
-def _check_support(dataset: StoryDataset, log: Callable[[str], None]) -> None:
+TASK: Task = MemoryTask()
+
+
+def _check_support(dataset: StoryDataset, log: Log) -> None:
     known = sum(bool(example.support) for example in dataset.examples)
     if not known:
         raise UserError(

@@ -11,8 +11,8 @@ from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.loop.stream import Stream
 from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.run.folders import prepare
-from latentalign.training.run.loading import schedule_of
 
 
 def check_recipe(recipe: Recipe) -> list[str]:

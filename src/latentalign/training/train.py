@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from latentalign.errors import UserError
 from latentalign.training.loop.after_step import AfterEachStep
 from latentalign.training.loop.evaluation import find_predictor
 from latentalign.training.loop.lightning_trainer import build_trainer, quiet
@@ -15,11 +16,12 @@ from latentalign.training.loop.progress_bar import Progress
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.loop.signals import Signals
 from latentalign.training.loop.stream import Stream
-from latentalign.training.recipe.recipes import Recipe
-from latentalign.training.recipe.schedule import Schedule
+from latentalign.training.recipe.overrides import Settings
+from latentalign.training.recipe.recipes import Recipe, find_recipe, load_recipe
+from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.run.checkpoints import load_checkpoint
+from latentalign.training.run.config_file import load_resumed
 from latentalign.training.run.journal import RunLog
-from latentalign.training.run.loading import MODEL, schedule_of
 from latentalign.training.run.opening import DISK_ERRORS, Opened, open_run
 from latentalign.training.run.processes import World, close_group, find_world, open_group
 from latentalign.training.run.stopping import (
@@ -31,6 +33,7 @@ from latentalign.training.run.stopping import (
     resume_command,
     worker_failure,
 )
+from latentalign.training.run.weights import MODEL
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,33 @@ def train(
         tokens=after_step.tokens,
         is_first=world.is_first,
     )
+
+
+def choose_run(
+    recipe: str | Path | None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    settings: Settings = (),
+    overwrite: bool = False,
+) -> tuple[Recipe, Path]:
+    """The recipe to train and the folder to train it into."""
+    if resume is None:
+        if recipe is None:
+            raise UserError("train: expected a recipe or --resume RUN; see latentalign train --help")
+        return load_recipe(recipe, settings), Path(out or Path("runs") / find_recipe(recipe).stem)
+    folder = Path(resume)
+    if overwrite:
+        raise UserError(
+            "--resume and --overwrite: choose one; --resume goes on with the run, --overwrite replaces it"
+        )
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise UserError(f"--out {out} and --resume {resume}: a run is resumed in its own folder; drop --out")
+    given = load_recipe(recipe, settings) if recipe is not None else None
+    begun = folder.is_dir() and any(folder.iterdir())
+    if given is not None and not begun:
+        return given, folder
+    return load_resumed(folder, settings, given), folder
 
 
 def _build_module(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.marginal import exact_marginal
-from latentalign.alignment.prediction import Sampled
+from latentalign.alignment.prediction import Predictor, Sampled
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.batching import cut
 from latentalign.errors import UserError
@@ -78,19 +78,22 @@ class Aligner:
         self.longest = longest
 
     @property
-    def best(self) -> str:
-        """The best links of this model: the exact posterior where there is one, else the inference network's."""
-        if self.model.example_prior().is_discrete:
-            return "exact"
-        return "posterior" if self.has_posterior else "prior"
-
-    @property
     def has_posterior(self) -> bool:
         """Whether the model was trained with an inference network."""
         return len(self.model.phi()) > 0
 
-    def check(self, by: str) -> None:
-        """Refuse a kind of link that this model cannot give."""
+    @property
+    def is_discrete(self) -> bool:
+        """Whether an alignment is one position, so that its posterior follows exactly from Bayes' rule."""
+        return bool(self.model.example_prior().is_discrete)
+
+    def choose(self, by: str | None = None) -> str:
+        """The distribution to take links from: the one asked for, if this model has it, or the best it has.
+
+        That is the exact posterior where it exists, else that of the inference network, else the prior.
+        """
+        if by is None:
+            return "exact" if self.is_discrete else "posterior" if self.has_posterior else "prior"
         if by not in SOURCES:
             raise UserError(f"by: expected one of {', '.join(SOURCES)}, got {by!r}")
         if by == "posterior" and not self.has_posterior:
@@ -98,6 +101,11 @@ class Aligner:
                 "by: this run was trained without an inference network, so it has no posterior; "
                 "use prior, or exact for the posterior by Bayes' rule"
             )
+        if by == "exact" and not self.is_discrete:
+            raise UserError(
+                "by: the exact posterior needs a discrete alignment; this run's is relaxed, use prior"
+            )
+        return by
 
     def align(
         self,
@@ -125,21 +133,42 @@ class Aligner:
         self, pairs: Sequence["PairPieces"], *, exact: bool = False, score: bool = False
     ) -> list[PairAlignment]:
         """Align pairs that are already in pieces, in batches of similar lengths."""
-        lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
-        results = [
-            _empty(pair, too_long=length > self.longest) for pair, length in zip(pairs, lengths, strict=True)
-        ]
-        real = [
-            number
-            for number, pair in enumerate(pairs)
-            if pair.source_words and pair.target_words and lengths[number] <= self.longest
-        ]
-        real.sort(key=lambda number: (len(pairs[number].target), len(pairs[number].source)))
-        for group in cut(real, lengths=lengths, padded=self.batch_pieces):
+        results = [_empty(pair, too_long=self._is_too_long(pair)) for pair in pairs]
+        for group in self._groups(pairs):
             aligned = self._align_batch([pairs[number] for number in group], exact=exact, score=score)
             for number, alignment in zip(group, aligned, strict=True):
                 results[number] = alignment
         return results
+
+    @torch.no_grad()
+    def score(self, pairs: Iterable[tuple[str, str]], predictor: Predictor, *, seed: int = 0) -> list[float]:
+        """Mean log p(y|x) per target piece, by any way to predict; −inf for a pair with an empty side."""
+        encoded = [self.encode(*pair) for pair in pairs]
+        device = next(self.model.parameters()).device
+        generator = torch.Generator(device).manual_seed(seed)
+        results = [-float("inf")] * len(encoded)
+        for group in self._groups(encoded):
+            batch = make_batch([encoded[n].source for n in group], [encoded[n].target for n in group])
+            problem = self.model.problem(batch.to(device))
+            log_probs = predictor.score(problem.prior, problem.likelihood, generator=generator)  # [B,T]
+            totals = torch.where(problem.weights, log_probs, 0.0).cpu().double().sum(dim=1)
+            for number, total in zip(group, totals.tolist(), strict=True):
+                results[number] = total / len(encoded[number].target)
+        return results
+
+    def _groups(self, pairs: Sequence["PairPieces"]) -> Iterator[list[int]]:
+        """Batches of pairs of similar lengths, by number; pairs with an empty or too long a side are in none."""
+        real = [
+            number
+            for number, pair in enumerate(pairs)
+            if pair.source_words and pair.target_words and not self._is_too_long(pair)
+        ]
+        real.sort(key=lambda number: (len(pairs[number].target), len(pairs[number].source)))
+        lengths = [max(len(pair.source), len(pair.target)) for pair in pairs]
+        yield from cut(real, lengths=lengths, padded=self.batch_pieces)
+
+    def _is_too_long(self, pair: "PairPieces") -> bool:
+        return max(len(pair.source), len(pair.target)) > self.longest
 
     @torch.no_grad()
     def _align_batch(

@@ -1,17 +1,7 @@
 """BLEU and chrF of a model's translations, by sacrebleu, with the signature that makes them comparable."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from latentalign.alignment.registry import parse_inference
-from latentalign.errors import UserError
-from latentalign.translation.assets import TranslationAssets
-from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import read_pairs
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.search import SearchOptions
-from latentalign.translation.translate import Translator
 
 
 def score_texts(translations: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -27,26 +17,3 @@ def score_texts(translations: Sequence[str], references: Sequence[str]) -> dict[
         "bleu_signature": str(bleu.get_signature()),
         "chrf": chrf.corpus_score(list(translations), [list(references)]).score,
     }
-
-
-def bleu_of_model(
-    model: TranslationModel,
-    assets: TranslationAssets,
-    *,
-    source: str | Path | None,
-    target: str | Path | None,
-    inference: str,
-    beam: int = 10,
-) -> dict[str, Any]:
-    """Translate a file and score the result against its reference."""
-    if source is None or target is None:
-        raise UserError("BLEU needs both --source and --target")
-    options = SearchOptions(beam=beam)
-    try:
-        predictor = parse_inference(inference)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    pairs = list(read_pairs(PairFiles(source=str(source), target=str(target))))
-    translator = Translator(model, assets, options=options, predictor=predictor)
-    found = translator.translate([left for left, _ in pairs])
-    return score_texts([row[0].text for row in found], [right for _, right in pairs])

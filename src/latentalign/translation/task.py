@@ -1,24 +1,28 @@
 """Translation as a task: what the trainer asks for, with two files of parallel text behind it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
+from latentalign.task import CanAlign, CanConvert, CanTranslate, EvaluationOptions, Log, Task
 from latentalign.text.parallel import Pair
 from latentalign.translation import config
+from latentalign.translation.align import Aligner
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs
 from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.model import TranslationModel
+from latentalign.translation.search import SearchOptions
 from latentalign.translation.shards import read_shard, write_shard
 from latentalign.translation.tokenizer import count_words, learn_tokenizers
+from latentalign.translation.translate import Translator
 
-Log = Callable[[str], None]
 _SPLITS = ("train", "valid")
 _PREPARED = "prepared.json"
 
@@ -32,12 +36,21 @@ class Prepared:
     valid: TranslationDataset
 
 
-class TranslationTask:
+class PairsToEvaluate(EvaluationOptions):
+    """Two files of parallel text, line for line."""
+
+    source: Path
+    target: Path
+    batch_size: int = 64
+
+
+class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
     """Sentences of one language into another, with an alignment behind every word."""
 
     name = "translation"
     DataConfig = config.DataConfig
     ModelConfig = config.ModelConfig
+    EvaluationConfig = PairsToEvaluate
 
     def prepare(
         self, data: config.DataConfig, model: config.ModelConfig, *, folder: Path, seed: int, log: Log
@@ -99,13 +112,34 @@ class TranslationTask:
             needs_posterior=needs_posterior,
         )
 
-    def dataset(
-        self, assets: TranslationAssets, *, source: str | Path, target: str | Path, batch_size: int = 64
-    ) -> TranslationDataset:
+    def dataset(self, assets: TranslationAssets, chosen: PairsToEvaluate) -> TranslationDataset:
         """Pairs to evaluate on: all of them but those with an empty side."""
-        files = PairFiles(source=str(source), target=str(target))
+        files = PairFiles(source=str(chosen.source), target=str(chosen.target))
         corpus = build_corpus(read_pairs(files), assets, keep=Filter(), name=name_of(files))
-        return TranslationDataset(corpus, batch_size=batch_size)
+        return TranslationDataset(corpus, batch_size=chosen.batch_size)
+
+    def translator(
+        self,
+        model: TranslationModel,
+        assets: TranslationAssets,
+        *,
+        predictor: Predictor,
+        batch_size: int,
+        seed: int,
+        **search: Any,
+    ) -> Translator:
+        """Beam search with this model; `search` holds the fields of `SearchOptions`."""
+        options = SearchOptions(**search)
+        return Translator(
+            model, assets, options=options, predictor=predictor, batch_size=batch_size, seed=seed
+        )
+
+    def aligner(self, model: TranslationModel, assets: TranslationAssets) -> Aligner:
+        """Word links by the model's own distributions."""
+        return Aligner(model, assets)
+
+
+TASK: Task = TranslationTask()
 
 
 def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> TranslationAssets:

@@ -62,8 +62,8 @@ class Translator:
 
     @property
     def links_by(self) -> str:
-        """Which links its outputs have: the best that the model gives."""
-        return self.aligner.best
+        """The distribution that links of outputs come from."""
+        return self.aligner.choose()
 
     def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
         """The n best translations of every sentence; an empty sentence has the empty translation.

@@ -1,15 +1,18 @@
 """VQA as a task of the trainer: its recipe sections, data and model, and one question at a time."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
+from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
+from latentalign.task import CanAnswer, CanConvert, EvaluationOptions, Log, Task
 from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
@@ -20,7 +23,6 @@ from latentalign.vqa.scene_files import ensure_scenes
 from latentalign.vqa.vocabulary import Answers, Words
 
 _ASSETS = "vqa.json"
-_SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,20 @@ class VqaPrepared:
     valid: VqaDataset
 
 
-class VqaTask:
+class QuestionsToEvaluate(EvaluationOptions):
+    """A folder with the files' usual names; without one, the folder the run was trained on."""
+
+    data: Path | None = None
+    split: Literal["train", "valid", "test"] = "test"
+
+
+class VqaTask(Task, CanAnswer, CanConvert):
     """Visual question answering over region features."""
 
     name = "vqa"
     DataConfig = VqaDataConfig
     ModelConfig = VqaModelConfig
+    EvaluationConfig = QuestionsToEvaluate
 
     def prepare(
         self,
@@ -55,7 +65,7 @@ class VqaTask:
         *,
         folder: Path,
         seed: int,
-        log: Callable[[str], None],
+        log: Log,
     ) -> VqaPrepared:
         """Read the questions, keep the frequent answers, write both vocabularies into the run folder."""
         if data.scenes is not None:
@@ -105,15 +115,10 @@ class VqaTask:
             word_vectors=assets.word_vectors,
         )
 
-    def dataset(
-        self, assets: VqaAssets, *, data: str | Path | None = None, split: str | None = None
-    ) -> VqaDataset:
-        """Data of a folder with the files' usual names; without one, the folder the run was trained on."""
-        folder = Path(data) if data is not None else assets.data.folder
-        split = split or "test"
-        if split not in _SPLITS:
-            raise UserError(f"--split {split}: expected one of {', '.join(_SPLITS)}")
-        if data is None and assets.data.scenes is not None:
+    def dataset(self, assets: VqaAssets, chosen: QuestionsToEvaluate) -> VqaDataset:
+        """The questions of one split."""
+        folder = chosen.data or assets.data.folder
+        if chosen.data is None and assets.data.scenes is not None:
             ensure_scenes(folder, assets.data.scenes)
         features = RegionFeatures(resolve(folder, assets.data.features))
         if features.dim != assets.feature_dim:
@@ -121,7 +126,8 @@ class VqaTask:
                 f"{features.folder}: features of size {features.dim}; the run was trained on size "
                 f"{assets.feature_dim}"
             )
-        return _build_dataset(assets, _read(assets.data, folder, split), features, folder, split, draw=False)
+        examples = _read(assets.data, folder, chosen.split)
+        return _build_dataset(assets, examples, features, folder, chosen.split, draw=False)
 
     def prepare_files(
         self,
@@ -130,7 +136,7 @@ class VqaTask:
         *,
         to: Path,
         seed: int,
-        log: Callable[[str], None],
+        log: Log,
     ) -> None:
         """`latentalign prepare`: TSV features into memory-mapped arrays (`data.features` is to name them), or a
         folder of generated scenes (`data.folder`) where the recipe asks for scenes."""
@@ -148,11 +154,15 @@ class VqaTask:
         assets: VqaAssets,
         request: Mapping[str, Any],
         *,
-        predictor: Any,
-        **options: Any,
+        predictor: Predictor,
+        top: int = 5,
+        generator: torch.Generator | None = None,
     ) -> dict[str, Any]:
         """One question about one image; see `asking.answer_question`."""
-        return answer_question(model, assets, request, predictor=predictor, **options)
+        return answer_question(model, assets, request, predictor=predictor, top=top, generator=generator)
+
+
+TASK: Task = VqaTask()
 
 
 def _read(data: VqaDataConfig, folder: Path, split: str) -> list[VqaExample]:

@@ -12,7 +12,7 @@ from latentalign.reports.paper.table_layouts import LAYOUTS
 from latentalign.reports.paper.translation_rows import SPECS, TABLE1, TABLE3
 from latentalign.training.recipe.overrides import merge
 from latentalign.training.recipe.recipes import build_recipe
-from latentalign.training.run.loading import schedule_of
+from latentalign.training.recipe.schedule import schedule_of
 from tests.reports.corpora import RECIPE
 
 

@@ -13,9 +13,10 @@ from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.study import find_task_studies
 from latentalign.reports.paper import translation_measures as measures
 from latentalign.reports.paper.translation_rows import SPECS
+from latentalign.training.run.config_file import load_config
 from latentalign.training.run.forking import fork_run
 from latentalign.training.run.journal import read_metrics
-from latentalign.training.run.loading import load_config
+from latentalign.training.trained_run import Run
 from tests.reports.corpora import settings_for, write_data
 
 ROWS = ("soft", "variational-sample")
@@ -87,7 +88,7 @@ def test_a_finished_cell_is_never_run_twice(finished, monkeypatch):
     settings, folder, content = finished
     monkeypatch.setattr(grid_module, "train", refuse)
     monkeypatch.setattr(measures, "evaluate_model", refuse)
-    monkeypatch.setattr(measures, "translator_for", refuse)
+    monkeypatch.setattr(Run, "translator", refuse)
     assert reproduce("table1", settings, out=folder / "again", jobs=0, say=lambda text: None) == content
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latentalign.reports.paper.figure3 import divergence, draw_figure3, largest
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 from tests.cli.command import untrained_run
 from tests.translation.tiny import SENTENCES, TARGETS
 
@@ -29,8 +29,8 @@ def test_the_largest_come_first_and_ties_keep_their_order():
 
 
 def test_pictures_of_real_pairs(tmp_path):
-    soft = load_run(untrained_run(tmp_path / "soft", objective="soft"))
-    variational = load_run(untrained_run(tmp_path / "variational"))
+    soft = load(untrained_run(tmp_path / "soft", objective="soft"))
+    variational = load(untrained_run(tmp_path / "variational"))
     (tmp_path / "t.de").write_text("\n".join(SENTENCES) + "\n")
     (tmp_path / "t.en").write_text("\n".join(TARGETS) + "\n")
     records = draw_figure3(

@@ -9,9 +9,10 @@ import torch
 
 from latentalign.alignment.objectives import Elbo, Marginal
 from latentalign.errors import UserError
-from latentalign.training.loop.evaluation import evaluate_model, evaluate_run
-from latentalign.training.run.loading import Run, load_run
+from latentalign.task import EvaluationOptions
+from latentalign.training.loop.evaluation import evaluate_model
 from latentalign.training.run.processes import World
+from latentalign.training.trained_run import Run, load
 from tests.training.copying import CopyData
 from tests.training.helpers import run
 
@@ -20,7 +21,7 @@ from tests.training.helpers import run
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("evaluate") / "run"
     run(folder, objective="variational", training={"epochs": 4.0, "validate_every": None})
-    return load_run(folder)
+    return load(folder)
 
 
 def brute_force(model: Any, objective: Any, with_posterior: bool) -> tuple[float, float]:
@@ -37,7 +38,7 @@ def brute_force(model: Any, objective: Any, with_posterior: bool) -> tuple[float
 
 
 def test_nll_and_bound_count_every_output_once(trained: Run) -> None:
-    results = evaluate_run(trained, {})
+    results = trained.evaluate()
     total, outputs = brute_force(trained.model, Marginal(), False)
     assert results["task"] == "copy"
     assert results["inference"] == "exact"
@@ -54,16 +55,16 @@ def test_nll_and_bound_count_every_output_once(trained: Run) -> None:
 
 @pytest.mark.parametrize("inference", ["exact", "kmax:1", "kmax:2", "kmax:99", "soft", "sample:200"])
 def test_every_inference_works_with_any_model(trained: Run, inference: str) -> None:
-    results = evaluate_run(trained, {}, inference=inference)
-    exact = evaluate_run(trained, {})
+    results = trained.evaluate(inference=inference)
+    exact = trained.evaluate()
     assert results["inference"] == inference
     assert math.isfinite(results["nll"])
     if inference == "kmax:99":
         assert results["nll"] == pytest.approx(exact["nll"], rel=1e-6)
     if inference == "sample:200":
         assert results["nll"] == pytest.approx(exact["nll"], abs=0.05)
-        assert evaluate_run(trained, {}, inference=inference)["nll"] == results["nll"]
-        assert evaluate_run(trained, {}, inference=inference, seed=1)["nll"] != results["nll"]
+        assert trained.evaluate(inference=inference)["nll"] == results["nll"]
+        assert trained.evaluate(inference=inference, seed=1)["nll"] != results["nll"]
 
 
 def test_evaluation_leaves_the_model_and_the_generator_alone(trained: Run) -> None:
@@ -71,7 +72,7 @@ def test_evaluation_leaves_the_model_and_the_generator_alone(trained: Run) -> No
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    evaluate_run(trained, {}, inference="sample:3")
+    trained.evaluate(inference="sample:3")
     assert torch.equal(torch.rand(3), expected)
     assert trained.model.training
     trained.model.eval()
@@ -97,28 +98,31 @@ def test_shares_of_several_processes_add_up(trained: Run) -> None:
 )
 def test_a_wrong_inference_is_told(trained: Run, inference: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        evaluate_run(trained, {}, inference=inference)
+        trained.evaluate(inference=inference)
 
 
 def test_data_that_do_not_fit_the_task_are_told(trained: Run) -> None:
     with pytest.raises(
         UserError, match=r"--source: does not go with the task 'copy', which takes --data, --split"
     ):
-        evaluate_run(trained, {"source": "x"})
+        trained.evaluate(source="x")
 
 
 def test_data_that_are_missing_are_told(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        trained.task, "dataset", lambda assets, *, source, target, size=3: None, raising=False
-    )
+    class Pairs(EvaluationOptions):
+        source: str
+        target: str
+        size: int = 3
+
+    monkeypatch.setattr(type(trained.task), "EvaluationConfig", Pairs)
     with pytest.raises(UserError, match=r"the task 'copy' needs --target$"):
-        evaluate_run(trained, {"source": "x"})
+        trained.evaluate(source="x")
 
 
 def test_a_relaxed_model_refuses_enumeration(tmp_path: Path) -> None:
     objective = {"name": "hard", "estimator": "pathwise"}
     run(tmp_path / "run", model={"prior": "dirichlet"}, objective=objective, training={"epochs": 0.2})
-    loaded = load_run(tmp_path / "run")
-    assert evaluate_run(loaded, {})["inference"] == "sample:20"
+    loaded = load(tmp_path / "run")
+    assert loaded.evaluate()["inference"] == "sample:20"
     with pytest.raises(UserError, match="sample:N"):
-        evaluate_run(loaded, {}, inference="exact")
+        loaded.evaluate(inference="exact")

@@ -14,9 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from latentalign.errors import UserError
 from latentalign.training.run import folders
-from latentalign.training.run.loading import MODEL, load_run
 from latentalign.training.run.lock import LOCK, hold, is_held
 from latentalign.training.run.marker import MARKER, read_marker
+from latentalign.training.run.weights import MODEL
+from latentalign.training.trained_run import load
 from tests.training import copying
 from tests.training.helpers import run, weights
 
@@ -80,7 +81,7 @@ def test_overwriting_keeps_what_training_did_not_write(copy):
     assert (copy / "link").is_symlink()
     assert old.isdisjoint(path.name for path in (copy / "checkpoints").glob("step-*"))
     assert [path.name for path in copy.parent.iterdir()] == ["run"]
-    assert load_run(copy).config.seed == 7
+    assert load(copy).config.seed == 7
 
 
 def test_a_foreign_file_with_the_name_of_a_new_one_is_kept_under_another(copy):
@@ -125,7 +126,7 @@ def test_a_kill_while_a_run_is_replaced_loses_nothing(copy):
     with pytest.raises(UserError, match="the folder exists"):
         run(copy, **SHORT)  # the next one brings it back
     assert (copy / "notes.txt").read_text() == "mine"
-    assert load_run(copy)
+    assert load(copy)
     assert [path.name for path in copy.parent.iterdir()] == ["run"]
 
 
@@ -181,7 +182,7 @@ def test_two_that_begin_at_once_do_not_mix(tmp_path, monkeypatch, overwrite):
     monkeypatch.setattr(folders, "prepare", slowly)
     with pytest.raises(UserError, match="another process has begun a run there"):
         run(folder, overwrite=overwrite, **SHORT)
-    assert load_run(folder).config.seed == 5
+    assert load(folder).config.seed == 5
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -191,7 +192,7 @@ def test_a_run_folder_may_be_a_link(tmp_path):
     assert (tmp_path / "link").is_symlink()
     run(tmp_path / "link", overwrite=True, seed=3, **SHORT)
     assert (tmp_path / "link").is_symlink()
-    assert load_run(tmp_path / "elsewhere").config.seed == 3
+    assert load(tmp_path / "elsewhere").config.seed == 3
 
 
 # --- parts that belong together ------------------------------------------------------------
@@ -200,19 +201,19 @@ def test_a_run_folder_may_be_a_link(tmp_path):
 def test_a_changed_part_is_refused(copy):
     path = copy / "labels.txt"
     path.write_text("\n".join(reversed(path.read_text().split("\n"))) + " ")
-    for use in (lambda: load_run(copy), lambda: run(copy, resume=True, training={"epochs": 1.0})):
+    for use in (lambda: load(copy), lambda: run(copy, resume=True, training={"epochs": 1.0})):
         with pytest.raises(UserError, match=r"labels\.txt: not the file that the run was trained with"):
             use()
     path.unlink()
     with pytest.raises(UserError, match=r"labels\.txt is missing"):
-        load_run(copy)
+        load(copy)
 
 
 def test_a_changed_model_section_is_refused(copy):
     config = copy / "config.yaml"
     config.write_text(config.read_text().replace("dropout: 0.2", "dropout: 0.4"))
     with pytest.raises(UserError, match=r"model\.dropout was 0\.2 and is 0\.4"):
-        load_run(copy)
+        load(copy)
 
 
 def test_settings_that_are_new_since_do_not_matter(copy):
@@ -221,7 +222,7 @@ def test_settings_that_are_new_since_do_not_matter(copy):
     (copy / MARKER).write_text(json.dumps(marker))
     tensors = load_file(copy / MODEL)
     save_file(tensors, copy / MODEL)  # without the checksums, which would notice
-    load_run(copy)
+    load(copy)
 
 
 def test_a_flipped_bit_of_the_weights_is_noticed(copy):
@@ -229,14 +230,14 @@ def test_a_flipped_bit_of_the_weights_is_noticed(copy):
     content[-3] ^= 1
     (copy / MODEL).write_bytes(content)
     with pytest.raises(UserError, match="checksum differs"):
-        load_run(copy)
+        load(copy)
 
 
 def test_weights_of_another_run_are_refused(copy, tmp_path):
     run(tmp_path / "other", model={"dropout": 0.5}, **SHORT)
     shutil.copy(tmp_path / "other" / MODEL, copy / MODEL)
     with pytest.raises(UserError, match="not trained with the files beside them"):
-        load_run(copy)
+        load(copy)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -246,7 +247,7 @@ def test_weights_that_are_not_finite_are_refused(copy, value):
     tensors[name].view(-1)[0] = value
     save_file(tensors, copy / MODEL)
     with pytest.raises(UserError, match=f"weight {name} has values that are NaN or infinite"):
-        load_run(copy)
+        load(copy)
 
 
 def test_runs_of_earlier_versions_load_and_go_on(copy):
@@ -254,7 +255,7 @@ def test_runs_of_earlier_versions_load_and_go_on(copy):
     (copy / LOCK).unlink()
     before = weights(copy)
     save_file(before, copy / MODEL)
-    loaded = load_run(copy).model.state_dict()
+    loaded = load(copy).model.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in before.items())
     run(copy, resume=True, training={"epochs": 1.0})
     assert read_marker(copy) is None
@@ -264,7 +265,7 @@ def test_runs_of_earlier_versions_load_and_go_on(copy):
 def test_a_damaged_marker_is_named(copy, content):
     (copy / MARKER).write_text(content)
     with pytest.raises(UserError, match=r"run\.json: damaged"):
-        load_run(copy)
+        load(copy)
 
 
 # --- data ----------------------------------------------------------------------------------

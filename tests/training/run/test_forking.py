@@ -9,9 +9,9 @@ import torch
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import build_recipe
 from latentalign.training.run.checkpoints import list_checkpoints, load_checkpoint
+from latentalign.training.run.config_file import load_config
 from latentalign.training.run.forking import fork_run
 from latentalign.training.run.journal import read_metrics
-from latentalign.training.run.loading import load_config
 from latentalign.training.train import train
 from tests.training import copying  # noqa: F401  registers the task
 

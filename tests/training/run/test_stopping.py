@@ -22,8 +22,8 @@ from latentalign.training.run.checkpoints import (
     newest_good,
     prune,
 )
-from latentalign.training.run.loading import load_run
 from latentalign.training.run.stopping import NonFinite
+from latentalign.training.trained_run import load
 from tests.training import copying
 from tests.training.helpers import last_state, run, same_training, weights
 
@@ -149,11 +149,11 @@ def test_a_crafted_pickle_in_a_run_folder_executes_nothing(tmp_path: Path) -> No
     # as the model itself
     (folder / "model.safetensors").write_bytes(pickle.dumps(Mischief(victim)))
     with pytest.raises(UserError, match="damaged model file"):
-        load_run(folder)
+        load(folder)
     # as the recipe
     (folder / "config.yaml").write_text(f"!!python/object/apply:os.system ['touch {victim}']\n")
     with pytest.raises(UserError, match="expected YAML"):
-        load_run(folder)
+        load(folder)
     assert not victim.exists()
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_run_is_told_in_one_line(tmp_path: Path, damage: str) -> None:
     else:
         (folder / "labels.txt").unlink()
     with pytest.raises(UserError, match=messages[damage]) as caught:
-        load_run(folder)
+        load(folder)
     assert "\n" not in str(caught.value)
 
 
@@ -257,7 +257,7 @@ def test_a_run_moves_with_its_folder(tmp_path: Path) -> None:
     before = weights(tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
     moved = (tmp_path / "run").rename(tmp_path / "elsewhere" / "renamed")
-    loaded = load_run(moved)
+    loaded = load(moved)
     assert all(
         torch.equal(dict(loaded.model.named_parameters())[name], value) for name, value in before.items()
     )

@@ -16,9 +16,8 @@ import numpy as np
 from latentalign.errors import UserError
 from latentalign.text.links import Links, score_links
 from latentalign.text.symmetrise import decode_links
-from latentalign.training.loop.evaluation import evaluate_run
 from latentalign.training.run.journal import read_metrics
-from latentalign.training.translators import aligner_for, load_translation_run, translator_for
+from latentalign.training.trained_run import load
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.bleu import score_texts
 from latentalign.translation.synthetic import Example, write_corpus
@@ -175,15 +174,12 @@ class _Training:
 
 
 def _measure(folder: Path, name: str, test: Sequence[Example], size: DemoSize) -> Outcome:
-    from latentalign.translation.search import SearchOptions
-
-    run = load_translation_run(folder / "runs" / name)
-    files = {"source": folder / "data" / "test.de", "target": folder / "data" / "test.en"}
-    results = evaluate_run(run, files)
-    translator = translator_for(run, options=SearchOptions(beam=size.beam), inference=results["inference"])
+    run = load(folder / "runs" / name)
+    results = run.evaluate(source=folder / "data" / "test.de", target=folder / "data" / "test.en")
+    translator = run.translator(beam=size.beam, inference=results["inference"])
     translations = [row[0].text for row in translator.translate([example.source for example in test])]
     scores = score_texts(translations, [example.target for example in test])
-    aligner, _ = aligner_for(run)
+    aligner = run.aligner()
     alignments = list(aligner.align([(example.source, example.target) for example in test], exact=True))
     curve = read_metrics(run.folder / "metrics.jsonl")
     measures = Measures(

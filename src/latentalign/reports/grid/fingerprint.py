@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.run.forking import past
-from latentalign.training.run.loading import schedule_of
 
 # settings of `training` that change how a run is done, not what comes out of it
 _MANNER = {

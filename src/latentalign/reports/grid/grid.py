@@ -15,10 +15,12 @@ from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.warmups import Warmup, shared_warmups
 from latentalign.training.recipe.overrides import apply_settings, merge
 from latentalign.training.recipe.recipes import Recipe, find_recipe, read_recipe
+from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.run.checkpoints import list_checkpoints, newest_good
+from latentalign.training.run.config_file import CONFIG, load_config
 from latentalign.training.run.forking import fork_run
 from latentalign.training.run.journal import read_metrics
-from latentalign.training.run.loading import CONFIG, MODEL, load_config, schedule_of
+from latentalign.training.run.weights import MODEL
 from latentalign.training.train import train
 
 RESULTS = "results"  # of measuring, in the folder of the runs

@@ -6,8 +6,7 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import Recipe
-from latentalign.training.recipe.schedule import name_of
-from latentalign.training.run.loading import schedule_of
+from latentalign.training.recipe.schedule import name_of, schedule_of
 
 Phase = dict[str, Any]  # an entry of a recipe's schedule
 UNREACHED: Phase = {"objective": "wake"}  # gives a model an inference network that it never uses

@@ -16,7 +16,7 @@ from latentalign.errors import UserError
 from latentalign.reports.grid.processes import ONE_THREAD, python
 from latentalign.training.loop.allocator import keep_freed_memory
 from latentalign.training.run.folders import prepare_again
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 
 STEPS = 12
 
@@ -65,7 +65,7 @@ class BareLoop:
 
 def take_steps(folder: Path, steps: int = STEPS) -> dict[str, Any]:
     """Train the last phase's objective for a few steps: time on batches of all lengths, memory on the longest, too."""
-    run = load_run(folder)
+    run = load(folder)
     with prepare_again(run.config, folder, lambda text: None) as prepared:
         batches, longest = spread_batches(prepared.train, steps), longest_batch(prepared.train)
     training = run.config.training

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.fingerprint import fingerprint
 from latentalign.training.recipe.recipes import Recipe, build_recipe
-from latentalign.training.recipe.schedule import Schedule
-from latentalign.training.run.loading import schedule_of
+from latentalign.training.recipe.schedule import Schedule, schedule_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from latentalign.files import read_lines
 from latentalign.reports.figures.heatmap import heatmap, save
-from latentalign.training.run.loading import Run
+from latentalign.training.trained_run import Run
 from latentalign.translation.align import Aligner, PairAlignment
 
 SHORTEST, LONGEST = 6, 16  # words a side: what a picture can show

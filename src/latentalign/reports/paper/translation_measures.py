@@ -15,12 +15,10 @@ from latentalign.alignment.prediction import Exact, KMax
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
-from latentalign.training.loop.evaluation import evaluate_model, natural_inference
+from latentalign.training.loop.evaluation import evaluate_model
 from latentalign.training.run.journal import read_metrics
-from latentalign.training.run.loading import Run, load_run
-from latentalign.training.translators import translator_for
+from latentalign.training.trained_run import Run, load
 from latentalign.translation.bleu import score_texts
-from latentalign.translation.search import SearchOptions
 
 LARGEST_K = 10
 
@@ -33,11 +31,11 @@ class Measured:
 
     @cached_property
     def run(self) -> Run:
-        return load_run(self.folder)
+        return load(self.folder)
 
     @cached_property
     def _dataset(self) -> Any:
-        return self.run.task.dataset(self.run.assets, **self.grid.settings.test)
+        return self.run.dataset(**self.grid.settings.test)
 
     @cached_property
     def inference(self) -> str:
@@ -45,7 +43,7 @@ class Measured:
         prior = self.run.model.example_prior()
         if not prior.is_discrete:
             return f"sample:{self.grid.settings.samples}"
-        return natural_inference(self.run.schedule, prior)
+        return self.run.natural_inference
 
     def perplexity(self, inference: str) -> dict[str, Any]:
         """What `evaluate` says, with the bound only if the inference network was trained."""
@@ -57,7 +55,7 @@ class Measured:
         """BLEU and chrF of the test set; the translations are kept for the paired tests."""
         settings = self.grid.settings
         sources, references = (list(read_lines(settings.test[side])) for side in ("source", "target"))
-        translator = translator_for(self.run, options=SearchOptions(beam=settings.beam), inference=inference)
+        translator = self.run.translator(beam=settings.beam, inference=inference)
         texts = [found[0].text for found in translator.translate(sources)]
         write_atomic(hypotheses_path(self.grid, self.cell, inference), "".join(f"{text}\n" for text in texts))
         return score_texts(texts, references)

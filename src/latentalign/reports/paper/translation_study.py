@@ -23,7 +23,7 @@ from latentalign.reports.paper.table import summarise
 from latentalign.reports.paper.table_layouts import LAYOUTS
 from latentalign.reports.paper.translation_measures import Measured, describe, hypotheses_path
 from latentalign.reports.paper.translation_rows import SPECS, TABLE1, TABLE2, TABLE3
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 
 __all__ = ["SPECS", "STUDIES"]
 
@@ -141,7 +141,7 @@ def _first_run(grid: Grid, row: str) -> Any:
     folder = grid.find(grid.cell(f"{row}-s{grid.settings.seeds[0]}").recipe)
     if folder is None:
         raise UserError(f"{row}: its run is not there; do not leave it out with --only")
-    return load_run(folder)
+    return load(folder)
 
 
 def _finish_gradients(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
@@ -153,9 +153,9 @@ def _finish_gradients(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
         folder = grid.find(recipe)
         if folder is None:
             raise UserError(f"{cell.name}: the run at epoch {epoch} is not there; start the command again")
-        run = load_run(folder)
+        run = load(folder)
         point = {"point": f"after {run.schedule.last.name}", "epoch": run.schedule.total, "seed": cell.seed}
-        dataset = run.task.dataset(run.assets, **grid.settings.test)
+        dataset = run.dataset(**grid.settings.test)
         batch = dataset.collate(list(range(min(PAIRS, len(dataset)))))
         rows += [point | row for row in _rounded(gradient_quality(run.model, batch, repeats=REPEATS))]
         pairs = min(TIGHTNESS_PAIRS, len(dataset))

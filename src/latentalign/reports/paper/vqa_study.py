@@ -13,8 +13,7 @@ from latentalign.reports.paper.results_files import write_study
 from latentalign.reports.paper.table import Table, mean_column, name_column, published_column, summarise
 from latentalign.reports.paper.table_layouts import claims_table
 from latentalign.reports.paper.translation_measures import describe
-from latentalign.training.loop.evaluation import evaluate_run
-from latentalign.training.run.loading import load_run
+from latentalign.training.trained_run import load
 
 __all__ = ["SPECS", "STUDIES"]
 
@@ -49,8 +48,7 @@ SPECS: dict[str, RowSpec] = {spec.name: spec for spec in _ROWS}
 def _rows(grid: Grid, cell: Cell, folder: Path) -> Parts:
     """A row measured on the test half, by the prediction that belongs to its objective."""
     about = describe(grid, cell, folder)
-    arguments = {"split": "test", "data": Path(grid.settings.test["data"])}
-    found = evaluate_run(load_run(folder), arguments)
+    found = load(folder).evaluate(split="test", data=Path(grid.settings.test["data"]))
     row = {
         **about,
         "inference": found["inference"],

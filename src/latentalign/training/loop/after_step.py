@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from latentalign.task import Dataset
 from latentalign.training.loop.evaluation import evaluate_model, first_prior, natural_inference
 from latentalign.training.loop.lightning_trainer import wrap_again
 from latentalign.training.loop.module import AlignmentModule
@@ -16,12 +17,11 @@ from latentalign.training.loop.progress_bar import Progress
 from latentalign.training.loop.signals import Signals
 from latentalign.training.loop.stream import Step
 from latentalign.training.recipe.sections import TrainingConfig
-from latentalign.training.recipe.task import Dataset
 from latentalign.training.run.checkpoints import checkpoint_path, prune
 from latentalign.training.run.journal import Metrics, RunLog
-from latentalign.training.run.loading import save_model
 from latentalign.training.run.processes import any_rank
 from latentalign.training.run.stopping import Interrupted
+from latentalign.training.run.weights import save_model
 
 
 class AfterEachStep(Callback):

@@ -1,10 +1,8 @@
 """Measure a model on a dataset: the same function validates during training and answers `evaluate`."""
 
-import inspect
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +13,18 @@ from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.estimators import Enumerate, Pathwise
 from latentalign.alignment.likelihood import TableLikelihood
 from latentalign.alignment.objectives import Elbo
-from latentalign.alignment.prediction import Exact
+from latentalign.alignment.prediction import Exact, Predictor
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError
+from latentalign.task import Dataset
 from latentalign.training.loop.randomness import derive_seed, seeded
 from latentalign.training.recipe.schedule import Schedule
-from latentalign.training.recipe.task import Dataset
 from latentalign.training.run.processes import World, gather
 
 RELAXED_INFERENCE = "sample:20"
 
 
-def find_predictor(inference: str) -> Any:
+def find_predictor(inference: str) -> Predictor:
     """A predictor by its text; a mistake in it is the user's."""
     try:
         return parse_inference(inference)
@@ -156,44 +154,3 @@ def _averages(
             result[name] = sums[name] / count
     result["seconds"] = seconds
     return result
-
-
-def _check_arguments(task: Any, arguments: dict[str, Any]) -> None:
-    """Tell which options the task's data need, and which do not belong to them."""
-    known = {
-        name: parameter
-        for name, parameter in inspect.signature(task.dataset).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    needed = [name for name, parameter in known.items() if parameter.default is parameter.empty]
-    if strange := [name for name in arguments if name not in known]:
-        raise UserError(
-            f"--{strange[0]}: does not go with the task {task.name!r}, which takes {_options(needed or known)}"
-        )
-    if missing := [name for name in needed if name not in arguments]:
-        raise UserError(f"evaluate: the task {task.name!r} needs {_options(missing)}")
-
-
-def _options(names: Iterable[str]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "no options"
-
-
-def evaluate_run(
-    run: Any, arguments: dict[str, Any], *, inference: str | None = None, seed: int = 0, device: str = "cpu"
-) -> dict[str, Any]:
-    """Measure a run on data given by the task's own arguments (source and target, or data and split)."""
-    if inference is not None:
-        find_predictor(inference)  # a mistake in it is told before the data are read
-    _check_arguments(run.task, arguments)
-    dataset = run.task.dataset(run.assets, **arguments)
-    if not len(dataset):
-        raise UserError("evaluate: the data hold no examples; expected at least one")
-    place = torch.device(device)
-    if inference is None:
-        inference = run.config.training.inference or natural_inference(
-            run.schedule, first_prior(run.model, dataset, place)
-        )
-    results = evaluate_model(
-        run.model, dataset, inference, device=place, seed=seed, with_posterior=run.schedule.needs_posterior
-    )
-    return {"task": run.task.name, **results}

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from latentalign.errors import UserError
+from latentalign.task import Dataset
 from latentalign.training.loop.randomness import seeded
-from latentalign.training.recipe.task import Dataset
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Nested values on top of others: a recipe over its base, `--set a.b=c` over a recipe."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.training.recipe.yaml_values import parse_yaml
+
+Settings = Iterable[str] | Mapping[str, Any]  # `a.b=c` as on the command line, or {"a.b": c}
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -18,9 +20,21 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def apply_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Apply `a.b=c` settings of the command line, left to right."""
+def apply_settings(values: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Put settings on top of the values, the last one last.
+
+    Example:
+        >>> apply_settings({"training": {"epochs": 3}}, ["training.epochs=1e1"])
+        {'training': {'epochs': 10.0}}
+        >>> apply_settings({"training": {"epochs": 3}}, {"training.epochs": 10, "seed": 2})
+        {'training': {'epochs': 10}, 'seed': 2}
+    """
     result: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    if isinstance(settings, Mapping):
+        for path, value in settings.items():
+            plain = json.loads(json.dumps(value, default=str))
+            _set(result, path.split("."), plain, f"{path}={value}")
+        return result
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():

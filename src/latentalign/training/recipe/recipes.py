@@ -1,7 +1,7 @@
 """Recipes: YAML files that are short lists of differences from a base, resolved and checked."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 import latentalign
 from latentalign.errors import UserError
-from latentalign.training.recipe.overrides import apply_settings, merge
+from latentalign.task import Task
+from latentalign.training.recipe.overrides import Settings, apply_settings, merge
 from latentalign.training.recipe.sections import PhaseConfig, RecipeConfig, TrainingConfig
 from latentalign.training.recipe.tasks import find_task
 from latentalign.training.recipe.validation import validate
@@ -21,7 +22,7 @@ from latentalign.training.recipe.yaml_values import read_yaml
 class Recipe:
     """A checked recipe: the task with its typed sections, and how to train it."""
 
-    task: Any
+    task: Task
     seed: int
     data: BaseModel
     model: BaseModel
@@ -103,7 +104,7 @@ def build_recipe(values: Mapping[str, Any], *, place: str = "recipe") -> Recipe:
     )
 
 
-def load_recipe(name: str | Path, settings: Iterable[str] = ()) -> Recipe:
-    """A recipe by path or name, with the settings of the command line on top."""
+def load_recipe(name: str | Path, settings: Settings = ()) -> Recipe:
+    """A recipe by path or name, with settings on top."""
     path = find_recipe(name)
     return build_recipe(apply_settings(read_recipe(path), settings), place=str(path))

@@ -7,6 +7,7 @@ from typing import Any
 
 from latentalign.alignment.registry import build_objective
 from latentalign.errors import UserError
+from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.sections import PhaseConfig
 
 DEFAULT_EPOCHS = 10.0
@@ -64,6 +65,11 @@ class Schedule:
             if position < phase.end:
                 return phase
         return self.last
+
+
+def schedule_of(recipe: Recipe) -> Schedule:
+    """The phases of a recipe."""
+    return build_schedule(recipe.objective, recipe.schedule, recipe.training.epochs)
 
 
 def build_schedule(

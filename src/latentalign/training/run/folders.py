@@ -16,10 +16,11 @@ from latentalign.errors import UserError
 from latentalign.files import write_atomic
 from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.run.checkpoints import FOLDER as CHECKPOINTS
+from latentalign.training.run.config_file import CONFIG, save_config
 from latentalign.training.run.environment import describe_environment
-from latentalign.training.run.loading import CONFIG, MODEL, save_config
 from latentalign.training.run.lock import LOCK, hold, is_held
 from latentalign.training.run.marker import MARKER, Marker, mark, read_marker
+from latentalign.training.run.weights import MODEL
 
 LOGS = "logs"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import Recipe, build_recipe
-from latentalign.training.recipe.schedule import Schedule
+from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.recipe.sections import PhaseConfig
 from latentalign.training.run.checkpoints import FOLDER as CHECKPOINTS
 from latentalign.training.run.checkpoints import VerifiedCheckpoints, checkpoint_path, newest_good
+from latentalign.training.run.config_file import load_config, save_config
 from latentalign.training.run.folders import LOGS
-from latentalign.training.run.loading import load_config, save_config, schedule_of
 
 
 def fork_run(

@@ -8,12 +8,13 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.recipe.sections import TrainingConfig
 from latentalign.training.run.checkpoints import newest_good, set_aside_after
+from latentalign.training.run.config_file import load_config, save_config
 from latentalign.training.run.environment import note_environment
 from latentalign.training.run.folders import begin, prepare_again
 from latentalign.training.run.journal import RunLog
-from latentalign.training.run.loading import load_config, save_config, schedule_of
 from latentalign.training.run.lock import hold
 from latentalign.training.run.marker import read_marker, verify_data, verify_parts
 from latentalign.training.run.processes import World, agree

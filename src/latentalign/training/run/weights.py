@@ -1,17 +1,11 @@
-"""Run folders: what a trained run is on disk, and how every other command gets it back.
-
-`run.json` (what makes it a run), `config.yaml` (resolved), the task's own files, `model.safetensors` (the best
-weights), `metrics.jsonl`, `log.txt`, `environment.json`, `checkpoints/`. Nothing in it is ever unpickled.
-"""
+"""model.safetensors of a run: the best weights. Nothing is ever unpickled."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -19,51 +13,11 @@ from torch import nn
 
 from latentalign.errors import UserError
 from latentalign.files import digest, write_atomic
-from latentalign.training.recipe.overrides import apply_settings
-from latentalign.training.recipe.recipes import Recipe, build_recipe
-from latentalign.training.recipe.schedule import Schedule, build_schedule
-from latentalign.training.recipe.yaml_values import read_yaml
-from latentalign.training.run.marker import read_marker, verify_parts
+from latentalign.training.run.config_file import CONFIG
+from latentalign.training.run.marker import read_marker
 
-CONFIG = "config.yaml"
 MODEL = "model.safetensors"
 _SUMS = "latentalign"  # the entry of the model file that holds its checksums
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained run, ready to use: the model is in evaluation mode."""
-
-    config: Recipe
-    task: Any
-    assets: Any
-    model: Any
-    folder: Path
-    schedule: Schedule
-
-
-def schedule_of(recipe: Recipe) -> Schedule:
-    """The phases of a recipe."""
-    return build_schedule(recipe.objective, recipe.schedule, recipe.training.epochs)
-
-
-def save_config(recipe: Recipe, folder: Path) -> None:
-    """Write the resolved recipe."""
-    text = yaml.safe_dump(recipe.resolved(), sort_keys=False, allow_unicode=True)
-    write_atomic(folder / CONFIG, text)
-
-
-def load_config(folder: Path) -> Recipe:
-    """The resolved recipe of a run."""
-    path = folder / CONFIG
-    if not folder.is_dir():
-        found = "is a file" if folder.exists() else "no such run folder"
-        raise UserError(f"{folder}: {found}; expected a folder that `latentalign train` wrote")
-    if not path.is_file():
-        raise UserError(
-            f"{folder}: not a run folder; expected {CONFIG} in it, as `latentalign train` writes it"
-        )
-    return build_recipe(read_yaml(path), place=str(path))
 
 
 def save_model(model: nn.Module, folder: Path) -> None:
@@ -142,50 +96,3 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
                 f"{path}: these weights were not trained with the files beside them; copy the whole run folder"
             )
     return tensors
-
-
-def load_run(path: str | Path, *, device: torch.device | str = "cpu") -> Run:
-    """A trained run from its folder alone, for every command that uses one."""
-    folder = Path(path)
-    recipe = load_config(folder)
-    schedule = schedule_of(recipe)
-    if not (folder / MODEL).is_file():
-        raise UserError(
-            f"{folder}: the run has no {MODEL}; train it to its first validation: latentalign train --resume {folder}"
-        )
-    if (marker := read_marker(folder)) is not None:
-        verify_parts(folder, marker, recipe.resolved())
-    try:
-        assets = recipe.task.load_assets(folder)
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: the run folder is not complete, {error.filename} is missing") from None
-    model = recipe.task.build_model(recipe.model, assets, needs_posterior=schedule.needs_posterior)
-    load_weights(model, folder)
-    model.to(device)
-    model.eval()
-    return Run(recipe, recipe.task, assets, model, folder, schedule)
-
-
-def load_resumed(folder: Path, settings: list[str], given: Recipe | None = None) -> Recipe:
-    """The recipe of a run to go on with; only `training` may be set anew, and a recipe that is given must agree."""
-    before = load_config(folder)
-    if given is not None:
-        now = given
-    else:
-        now = build_recipe(apply_settings(before.resolved(), settings), place=f"{folder / CONFIG} with --set")
-    old, new = before.resolved(), now.resolved()
-    for section in ("task", "seed", "data", "model", "objective", "schedule"):
-        if old[section] != new[section]:
-            raise UserError(
-                f"--resume {folder}: {_first_difference(section, old[section], new[section])}; "
-                "only training may change when a run is resumed"
-            )
-    return now
-
-
-def _first_difference(place: str, old: Any, new: Any) -> str:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *new]:
-            if old.get(key) != new.get(key):
-                return _first_difference(f"{place}.{key}", old.get(key), new.get(key))
-    return f"{place} was {old!r} and would be {new!r}"

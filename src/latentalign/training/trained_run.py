@@ -1,0 +1,278 @@
+# mypy: disable-error-code="type-abstract"
+"""A trained run and what it can do: one object for notebooks, the command line and the inspector."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from latentalign.alignment.prediction import Predictor
+from latentalign.errors import UserError
+from latentalign.task import Ability, CanAlign, CanAnswer, CanTranslate, Dataset, Task
+from latentalign.training.devices import find_device
+from latentalign.training.loop.evaluation import (
+    evaluate_model,
+    find_predictor,
+    first_prior,
+    natural_inference,
+)
+from latentalign.training.recipe.recipes import Recipe
+from latentalign.training.recipe.schedule import Schedule, schedule_of
+from latentalign.training.run.config_file import load_config
+from latentalign.training.run.marker import read_marker, verify_parts
+from latentalign.training.run.weights import MODEL, load_weights
+
+if TYPE_CHECKING:
+    from latentalign.text.aligned_pair import AlignedPair
+    from latentalign.translation.align import Aligner
+    from latentalign.translation.translate import Translation, Translator
+
+Able = TypeVar("Able", bound=Ability)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run, ready to use: its recipe, task, assets (tokenizers and the like) and model.
+
+    Example (tests/training/test_trained_run.py runs it):
+        run = la.load("runs/variational")
+        print(*run.translate(["ein hund bellt ."]), sep="\\n")
+        for pair in run.align([("ein hund bellt .", "a dog barks .")]):
+            print(pair, pair.links, pair.probs.shape)
+    """
+
+    config: Recipe
+    task: Task
+    assets: Any
+    model: Any
+    folder: Path
+    schedule: Schedule
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(iter(self.model.parameters())).device
+
+    def able(self, ability: type[Able]) -> Able:
+        """The run's task as one that has this ability; a run that has not is the user's mistake."""
+        if not isinstance(self.task, ability):
+            raise UserError(f"{self.folder}: a run of task {self.task.name} does not {ability.verb}")
+        return self.task
+
+    def translator(
+        self, *, inference: str | None = None, batch_size: int = 64, seed: int = 0, **search: Any
+    ) -> "Translator":
+        """What translates with this run; `search` may hold beam, n_best and the penalties of `SearchOptions`.
+
+        It predicts as the run was trained to, unless another `inference` is named.
+        """
+        task = self.able(CanTranslate)
+        found: Translator = task.translator(
+            self.model,
+            self.assets,
+            predictor=self.predictor(inference),
+            batch_size=batch_size,
+            seed=seed,
+            **search,
+        )
+        return found
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        beam: int = 10,
+        inference: str | None = None,
+        alignments: bool = False,
+        seed: int = 0,
+    ) -> "list[Translation]":
+        """The best translation of every line; with `alignments`, its links to the source words as well.
+
+        For n-best lists and the penalties of the search: `run.translator(n_best=5, …).translate(lines)`.
+        """
+        _refuse_one_text(lines)
+        found = self.translator(inference=inference, seed=seed, beam=beam).translate(
+            lines, alignments=alignments
+        )
+        return [best[0] for best in found]
+
+    def aligner(self) -> "Aligner":
+        """What aligns sentence pairs with this run."""
+        found: Aligner = self.able(CanAlign).aligner(self.model, self.assets)
+        return found
+
+    def align(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        by: str | None = None,
+        threshold: float | None = None,
+        scores: bool = False,
+    ) -> "list[AlignedPair]":
+        """Word links of every pair, each with its probability, and the matrix they come from.
+
+        `by` names the distribution: exact (Bayes' rule), posterior (the inference network) or prior; unless it is
+        given, the first of these that the run has. Links are the best of each target word, or with a `threshold`
+        all of at least this probability. `scores` adds the mean log-probability per target piece.
+        """
+        from latentalign.text.aligned_pair import AlignedPair
+        from latentalign.text.symmetrise import decode_links
+
+        aligner = self.aligner()
+        chosen = self.choose_links(by)
+        results = []
+        for found in aligner.align(pairs, exact=chosen == "exact", score=scores):
+            probs = found.probs(chosen)
+            links = decode_links(probs, threshold=threshold)
+            results.append(AlignedPair(found.source_words, found.target_words, links, probs, found.score))
+        return results
+
+    def choose_links(self, by: str | None = None) -> str:
+        """The distribution that links come from: see `align`."""
+        try:
+            return self.aligner().choose(by)
+        except UserError as error:
+            raise UserError(f"{self.folder}: {error}") from None
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, inference: str | None = None, seed: int = 0
+    ) -> list[float]:
+        """How likely every pair is: the mean log-probability of a target piece; bad pairs come last.
+
+        Unless an `inference` is named, it is the marginal over the alignment, as `align(scores=True)` gives it.
+        """
+        if inference is not None:
+            predictor = self.predictor(inference)
+            return self.aligner().score(pairs, predictor, seed=seed)
+        return [found.score for found in self.aligner().align(pairs, score=True) if found.score is not None]
+
+    def answer(
+        self, question: str, *, inference: str = "exact", top: int = 5, seed: int = 0, **about: Any
+    ) -> dict[str, Any]:
+        """Answer a question about what the task takes: features= and image= (VQA), story= (memory).
+
+        With a known answer= the posterior is shown, too.
+        """
+        task = self.able(CanAnswer)
+        given = {name: value for name, value in about.items() if value is not None}
+        with torch.no_grad():
+            return task.answer(
+                self.model,
+                self.assets,
+                {"question": question, **given},
+                predictor=find_predictor(inference),
+                top=top,
+                generator=torch.Generator(self.device).manual_seed(seed),
+            )
+
+    def dataset(self, **data: Any) -> Dataset:
+        """Data of the task: source= and target= (files) for translation, data= and split= for VQA and memory."""
+        return self.task.dataset(self.assets, self.task.choose_data(**data))
+
+    def evaluate(
+        self, *, inference: str | None = None, seed: int = 0, bleu: bool = False, beam: int = 10, **data: Any
+    ) -> dict[str, Any]:
+        """NLL, perplexity, bound, KL, entropy and the task's own measures on data of the task (see `dataset`).
+
+        With `bleu` a translation run also translates, and BLEU and chrF are given.
+        """
+        if inference is not None:
+            find_predictor(inference)  # a mistake in it is told before the data are read
+        if bleu:
+            self.able(CanTranslate)
+        dataset = self.dataset(**data)
+        if not len(dataset):
+            raise UserError("evaluate: the data hold no examples; expected at least one")
+        if inference is None:
+            inference = self.config.training.inference or natural_inference(
+                self.schedule, first_prior(self.model, dataset, self.device)
+            )
+        results = evaluate_model(
+            self.model,
+            dataset,
+            inference,
+            device=self.device,
+            seed=seed,
+            with_posterior=self.schedule.needs_posterior,
+        )
+        found = {"task": self.task.name, **results}
+        return {**found, **self._bleu(inference, beam, **data)} if bleu else found
+
+    def _bleu(self, inference: str, beam: int, *, source: str | Path, target: str | Path) -> dict[str, Any]:
+        from latentalign.text.parallel import read_parallel
+        from latentalign.translation.bleu import score_texts
+
+        sources, references = zip(*read_parallel(Path(source), Path(target)), strict=True)
+        found = self.translate(sources, beam=beam, inference=inference)
+        return score_texts([translation.text for translation in found], references)
+
+    @property
+    def natural_inference(self) -> str:
+        """How a translation run predicts unless told otherwise: as its last objective does."""
+        return natural_inference(self.schedule, self.model.example_prior())
+
+    def predictor(self, inference: str | None = None) -> Predictor:
+        """The way to predict of that name, if it fits a translation run; its natural one unless given."""
+        prior = self.model.example_prior()
+        chosen = inference or self.natural_inference
+        predictor = find_predictor(chosen)
+        if predictor.needs_discrete and not prior.is_discrete:
+            raise UserError(
+                f"inference: {chosen} needs a discrete alignment, this run's is {prior.family}; "
+                f"try {self.natural_inference}"
+            )
+        return predictor
+
+
+def load(folder: str | Path, *, device: str | torch.device = "auto") -> Run:
+    """A trained run from its folder alone, whatever its task.
+
+    `device` is auto (a GPU where there is one), cpu, cuda or mps.
+    """
+    folder = Path(folder)
+    place = find_device(device)
+    recipe = load_config(folder)
+    schedule = schedule_of(recipe)
+    if not (folder / MODEL).is_file():
+        raise UserError(
+            f"{folder}: the run has no {MODEL}; train it to its first validation: latentalign train --resume {folder}"
+        )
+    if (marker := read_marker(folder)) is not None:
+        verify_parts(folder, marker, recipe.resolved())
+    try:
+        assets = recipe.task.load_assets(folder)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: the run folder is not complete, {error.filename} is missing") from None
+    model: Any = recipe.task.build_model(recipe.model, assets, needs_posterior=schedule.needs_posterior)
+    load_weights(model, folder)
+    model.to(place)
+    model.eval()
+    return Run(recipe, recipe.task, assets, model, folder, schedule)
+
+
+def train(
+    recipe: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    set: Mapping[str, Any] | Iterable[str] = (),  # the word of the command line
+    resume: str | Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train a recipe (a YAML file or the name of a packaged one) into a run folder, and load what came of it.
+
+    `set` changes values of the recipe: {"training.epochs": 3}. `resume` goes on with a run that was begun.
+    """
+    from latentalign.training.train import choose_run
+    from latentalign.training.train import train as fit
+
+    chosen, folder = choose_run(recipe, out=out, resume=resume, settings=set, overwrite=overwrite)
+    fit(chosen, folder, resume=resume is not None, overwrite=overwrite, echo=not quiet)
+    return load(folder)
+
+
+def _refuse_one_text(lines: Sequence[str]) -> None:
+    if isinstance(lines, str):
+        raise UserError(f"translate: expected a list of sentences, received one text; write [{lines[:20]!r}]")
