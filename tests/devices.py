@@ -140,7 +140,27 @@ def elsewhere() -> Iterator[torch.device]:
     """While this is open, tensors and generators can be made on the other device."""
     with pytest.MonkeyPatch.context() as patch, _Everything():
         patch.setattr(torch, "Generator", _Generator)
+        for name in ("tensor", "as_tensor"):
+            patch.setattr(torch, name, _from_numbers(getattr(torch, name)))
+        patch.setattr(Elsewhere, "new_tensor", _new_tensor)
         yield DEVICE
+
+
+def _from_numbers(build: Any) -> Any:
+    """torch makes nothing of numbers on this device: build them on the CPU and move them."""
+
+    def moved(data: Any, *args: Any, device: Any = None, **options: Any) -> Tensor:
+        if device is None or isinstance(data, Elsewhere):
+            return build(data, *args, device=device, **options)
+        return build(data, *args, **options).to(device)
+
+    return moved
+
+
+def _new_tensor(
+    self: Elsewhere, data: Any, *, dtype: Any = None, device: Any = None, **options: Any
+) -> Tensor:
+    return torch.tensor(data, dtype=dtype or self.dtype, device=device or self.device, **options)
 
 
 def at_home(value: Any) -> Any:

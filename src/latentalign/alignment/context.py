@@ -10,6 +10,7 @@ from latentalign.alignment.continuous import Normal
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.precision import unrounded
 
 _NO_POSITIONS = (
     "likelihood: a Gaussian context has no positions to enumerate or draw; use the estimator pathwise, and "
@@ -28,7 +29,7 @@ class GaussianContext(Normal):
         """Place the mean at the expected value under attention [B,T,S] over values [B,S,D]; scale [B,T,D]."""
         sizes = check_shapes(values=(values, "B S D"), scale=(scale, "B T D"))
         check_shapes(sizes, attention=(attention.probs, "B T S"))
-        return cls(torch.bmm(attention.probs, values), scale, attention)
+        return cls(unrounded(torch.bmm(attention.probs, values)), unrounded(scale), attention)
 
     def alignment_probs(self) -> Tensor:
         return self.attention.probs

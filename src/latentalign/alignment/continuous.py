@@ -17,7 +17,7 @@ from latentalign.alignment.distributions import check_finite
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.latent import ContinuousLatent, Latent
 from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
-from latentalign.alignment.precision import autocast_dtype, widened
+from latentalign.alignment.precision import unrounded, widened
 
 # exp(scores) of a Dirichlet is kept within e^±10: beyond it, gammas and digammas lose their digits
 CONCENTRATION_LIMIT = 10.0
@@ -56,7 +56,7 @@ def _relaxed_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor
     mask = expand_mask(mask, scores)
     scores = zero_where_masked(scores, mask)
     check_finite("scores", scores)
-    return scores.to(widened(scores.dtype)) if autocast_dtype(scores) else scores, mask
+    return unrounded(scores), mask
 
 
 def _discrete_entropy(probs: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from latentalign.alignment.masks import (
     masked_logsumexp,
     zero_where_masked,
 )
+from latentalign.alignment.precision import unrounded
 from latentalign.alignment.pruning import marginalise_pruned
 
 
@@ -63,8 +64,8 @@ class Categorical(DiscreteLatent):
         mask = expand_mask(mask, scores)
         check_finite("scores", zero_where_masked(scores, mask))
         if normalizer == "softmax":
-            return cls(masked_log_softmax(scores, mask), mask)
-        probs = _sparse_normalizer(normalizer)(scores.masked_fill(~mask, -torch.inf), dim=-1)
+            return cls(masked_log_softmax(unrounded(scores), mask), mask)
+        probs = _sparse_normalizer(normalizer)(unrounded(scores).masked_fill(~mask, -torch.inf), dim=-1)
         support = mask & (probs > 0)
         return cls(_log_on(probs, support), support)
 

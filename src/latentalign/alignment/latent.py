@@ -313,6 +313,7 @@ class DiscreteLatent(Latent):
         """
         positions = self.sample(samples, generator)  # [K,B,T]
         weights = self.dependence.weights_before(lambda: likelihood.at(positions), positions.shape)
+        weights = weights.to(positions.device)
         shares = torch.zeros(self.shape, dtype=weights.dtype, device=positions.device)
         return shares.scatter_add_(-1, positions.permute(1, 2, 0), weights.permute(1, 2, 0))
 

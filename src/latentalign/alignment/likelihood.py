@@ -9,6 +9,7 @@ from torch import Tensor
 from latentalign.alignment.checks import check_shapes
 from latentalign.alignment.errors import ConfigError, NoOutputValues, ShapeError
 from latentalign.alignment.heads import ChunkedHead, Head, PairwiseHead
+from latentalign.alignment.precision import unrounded
 
 IGNORED = -100  # a target that does not count, as in torch's cross entropy
 
@@ -270,7 +271,7 @@ class ContextLikelihood(Likelihood):
         output = self._chunked(context, query)
         if not isinstance(output, Tensor):
             raise NoOutputValues(f"a head that returns a {type(output).__name__}")
-        return output.log_softmax(dim=-1)
+        return unrounded(output).log_softmax(dim=-1)
 
 
 class _WithoutGraph(Likelihood):

@@ -19,6 +19,11 @@ def autocast_dtype(like: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(kind)
 
 
+def unrounded(tensor: Tensor) -> Tensor:
+    """What autocast made half precision as float32 again: for logarithms and sums, as torch does on a GPU."""
+    return tensor.to(widened(tensor.dtype)) if autocast_dtype(tensor) else tensor
+
+
 def without_autocast(like: Tensor) -> contextlib.AbstractContextManager[object]:
     """Operations in the dtypes of their inputs, also within autocast."""
     kind = like.device.type
