@@ -10,7 +10,7 @@ from latentalign.alignment import softmax_head
 from latentalign.alignment.registry import parse_inference
 from latentalign.translation import mixture
 from latentalign.translation.dataset import make_batch, pad
-from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.decoding import PredictiveDecoder, SearchState
 from latentalign.translation.search import BeamStatus, Scores, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END, NEVER, START
 from latentalign.translation.translate import Translator
@@ -28,11 +28,14 @@ class SlowDecoder:
     start_token: int = START
     end_token: int = END
 
+    def start(self, memory):
+        return SearchState(memory.start)
+
     def step(self, memory, state, tokens, beam):
-        prior, queries, state = self.model.step(memory, state, tokens)
+        prior, queries, decoder = self.model.step(memory, state.decoder, tokens)
         log_probs = self.predictor.log_probs(prior, self.model.likelihood(memory, queries))
         log_probs[..., NEVER] = -torch.inf
-        return Scores(log_probs, torch.zeros_like(tokens, dtype=log_probs.dtype)), state
+        return Scores(log_probs, torch.zeros_like(tokens, dtype=log_probs.dtype)), SearchState(decoder)
 
 
 def log_probs(scores):
@@ -47,7 +50,9 @@ def search(model, decoder, **options):
     tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
     with torch.no_grad():
         memory = model.encode(tokens, mask)
-        return beam_search(decoder, memory, memory.start, mask.sum(1), options=SearchOptions(**options))
+        return beam_search(
+            decoder, memory, decoder.start(memory), mask.sum(1), options=SearchOptions(**options)
+        )
 
 
 @pytest.mark.parametrize("inference", ["exact", "kmax:3", "kmax:100", "soft"])
@@ -58,8 +63,10 @@ def test_nothing_left_out_is_the_predictor(inference):
         memory = model.encode(tokens, mask)
         words = torch.full((len(tokens), 1), START)
         beam = BeamStatus(torch.zeros(len(tokens), 1), 10, torch.zeros(len(tokens), dtype=torch.bool))
-        fast, _ = PredictiveDecoder(model, predictor, tolerance=0.0).step(memory, memory.start, words, beam)
-        slow, _ = SlowDecoder(model, predictor).step(memory, memory.start, words, beam)
+        fast, _ = PredictiveDecoder(model, predictor, tolerance=0.0).step(
+            memory, SearchState(memory.start), words, beam
+        )
+        slow, _ = SlowDecoder(model, predictor).step(memory, SearchState(memory.start), words, beam)
     found = log_probs(fast)
     # the slow one keeps log 0 finite
     expected = slow.values.clamp_min(-600)
@@ -101,7 +108,7 @@ def one_step(model, seed):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         memory = model.encode(tokens, mask)
-        state = memory.start.select(torch.arange(len(tokens)).repeat_interleave(4))
+        state = SearchState(memory.start).select(torch.arange(len(tokens)).repeat_interleave(4))
     words = torch.randint(4, len(ASSETS.target), (len(tokens), 4), generator=generator)
     alive = -torch.rand(len(tokens), 4, generator=generator).double() * 8
     alive[0, 1] = -torch.inf  # one that does not exist
@@ -217,8 +224,10 @@ def test_samples_are_mixed_by_their_counts():
         words = torch.full((len(tokens), 1), START)
         beam = BeamStatus(torch.zeros(len(tokens), 1), 3, torch.zeros(len(tokens), dtype=torch.bool))
         decoder = PredictiveDecoder(model, predictor, generator, tolerance=0.0)
-        found, _ = decoder.step(memory, memory.start, words, beam)
-        slow, _ = SlowDecoder(model, parse_inference("exact")).step(memory, memory.start, words, beam)
+        found, _ = decoder.step(memory, SearchState(memory.start), words, beam)
+        slow, _ = SlowDecoder(model, parse_inference("exact")).step(
+            memory, SearchState(memory.start), words, beam
+        )
     assert found.values.sum(-1) == pytest.approx(torch.ones(len(tokens), 1).double(), abs=0.05)
     assert found.values == pytest.approx(slow.values.exp(), abs=0.03)
 

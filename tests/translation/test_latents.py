@@ -19,6 +19,7 @@ from latentalign.alignment import (
     VectorLikelihood,
     parse_inference,
 )
+from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.align import Aligner
 from latentalign.translation.config import ModelConfig
@@ -222,7 +223,9 @@ def test_links_are_the_attention_of_prior_and_posterior() -> None:
 def test_what_a_name_builds() -> None:
     gaussian = build_latent("gaussian-context", query_size=3, size=2)
     assert isinstance(gaussian.example(), GaussianContext)
-    assert gaussian.likelihood is VectorLikelihood
+    head = SoftmaxHead(torch.nn.Linear(2, 5))
+    f = gaussian.likelihood(head, torch.zeros(1, 4, 2), torch.zeros(1, 3, 2), None, width=5)
+    assert isinstance(f, VectorLikelihood)
     assert isinstance(build_latent("categorical", query_size=3, size=2).example(), Categorical)
 
 

@@ -23,6 +23,12 @@ class Predictor(ABC):
     needs_discrete: ClassVar[bool] = False
     """Whether it goes through single positions, so that a continuous alignment will not do."""
 
+    def shares(
+        self, prior: DiscreteLatent, likelihood: Likelihood, *, generator: torch.Generator | None = None
+    ) -> Tensor | None:
+        """p(z_t | y_<t) as f is averaged over positions, [B,T,S]; None where f is not averaged."""
+        return None
+
     @abstractmethod
     def score(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
@@ -51,7 +57,12 @@ class Exact(Predictor):
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         likelihood.check_fit(prior.shape)
-        return likelihood.log_probs_expected(_discrete(prior, "exact").predictive(likelihood).probs)
+        return likelihood.log_probs_expected(self.shares(_discrete(prior, "exact"), likelihood))
+
+    def shares(
+        self, prior: DiscreteLatent, likelihood: Likelihood, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        return prior.predictive(likelihood).probs
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,11 @@ class KMax(Predictor):
     ) -> Tensor:
         return likelihood.log_probs_expected(self._best(prior, likelihood).probs)
 
+    def shares(
+        self, prior: DiscreteLatent, likelihood: Likelihood, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        return prior.predictive(likelihood, keep=self.k).probs
+
 
 @dataclass(frozen=True)
 class Sampled(Predictor):
@@ -103,6 +119,11 @@ class Sampled(Predictor):
     ) -> Tensor:
         likelihood.check_fit(prior.shape)
         return prior.sampled_log_probs(likelihood, self.n, generator)
+
+    def shares(
+        self, prior: DiscreteLatent, likelihood: Likelihood, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        return prior.sampled_shares(likelihood, self.n, generator)
 
 
 @dataclass(frozen=True)

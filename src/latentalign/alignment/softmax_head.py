@@ -69,6 +69,12 @@ class SoftmaxHead(PairwiseHead):
         activation = self.activation.plain if torch.is_grad_enabled() else self.activation.overwriting
         return self.output(activation(inputs))
 
+    def logit_of(self, context: Tensor, query: Tensor, words: Tensor) -> Tensor:
+        """The logit of one word for each pair: contexts and queries […,H], words […] -> […]."""
+        hidden = self.activation.plain(context + query)
+        logits = (hidden * nn.functional.embedding(words, self.output.weight)).sum(-1)
+        return logits if self.output.bias is None else logits + self.output.bias[words]
+
     def log_prob(self, values: Tensor, queries: Tensor, rows: Rows, targets: Tensor) -> Tensor:
         if not self.is_lazy:
             return ChunkedHead(self, width=self.width).log_prob(values, queries, rows, targets)

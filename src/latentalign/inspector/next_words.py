@@ -1,16 +1,17 @@
 """What the translator would say next, under several ways to predict."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from latentalign.alignment.latent import Latent
 from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
 from latentalign.training.trained_run import Run
 from latentalign.translation.align import word_probs
 from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.model import Memory
 from latentalign.translation.search import BeamStatus
 from latentalign.translation.tokenizer import END, START, Tokenizer
 
@@ -34,20 +35,17 @@ def next_words(
     pieces, words = assets.encode_source(source)
     source_pieces = torch.tensor([pieces])
     memory = model.encode(source_pieces, torch.ones_like(source_pieces, dtype=torch.bool))
-    state, token = memory.start, torch.tensor([[START]])
-    for piece in assets.target.encode(prefix):
-        _, _, state = model.step(memory, state, token)
-        token = torch.tensor([[piece]])
-    prior, _, _ = model.step(memory, state, token)
+    read = [START, *assets.target.encode(prefix)]
     source_words = source.split()
     shape = (1, len(source_words))
-    by_word = word_probs(prior.alignment_probs()[0], [0], words, shape=shape)[0]
-    decoder = PredictiveDecoder(model, predictors[0][1], tolerance=0.0)
-    found = []
+    found, priors = [], []
     for _, predictor in predictors:
         generator = torch.Generator().manual_seed(seed)
-        asked = replace(decoder, predictor=predictor, generator=generator)
-        found.append(_probs(asked, memory, state, token))
+        decoder = PredictiveDecoder(model, predictor, generator, tolerance=0.0)
+        probs, prior = _after(decoder, memory, read)
+        found.append(probs)
+        priors.append(prior)
+    by_word = word_probs(priors[0].alignment_probs()[0], [0], words, shape=shape)[0]
     listed = _likeliest(found, top)
     return NextResponse(
         run=name,
@@ -62,12 +60,17 @@ def next_words(
     )
 
 
-def _probs(decoder: PredictiveDecoder, memory: Any, state: Any, token: Tensor) -> Tensor:
-    """p(next piece) as the search sees it: [V]."""
+def _after(decoder: PredictiveDecoder, memory: Memory, read: Sequence[int]) -> tuple[Tensor, Latent]:
+    """p(next piece) as the search sees it [V], and where the step looks, after reading these pieces."""
     beam = BeamStatus(torch.zeros(1, 1), places=1, only_end=torch.zeros(1, dtype=torch.bool))
-    scores, _ = decoder.step(memory, state, token, beam)
+    state = decoder.start(memory)
+    for piece in read[:-1]:
+        _, state = decoder.step(memory, state, torch.tensor([[piece]]), beam)
+    last = torch.tensor([[read[-1]]])
+    prior, _, _ = decoder.read(memory, state, last)
+    scores, _ = decoder.step(memory, state, last, beam)
     values = scores.values[0, 0]
-    return scores.log_probs(torch.zeros(len(values), dtype=torch.long), values).double().exp()
+    return scores.log_probs(torch.zeros(len(values), dtype=torch.long), values).double().exp(), prior
 
 
 def _likeliest(found: Sequence[Tensor], top: int) -> list[int]:

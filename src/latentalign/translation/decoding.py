@@ -1,19 +1,34 @@
 """The translation model as the search sees it: next-token scores under a predictive distribution."""
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 import torch
 from torch import Tensor
 
 from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
-from latentalign.translation.mixture import mix_everywhere, mix_where_needed
+from latentalign.alignment.prediction import Predictor
+from latentalign.translation.belief import Filter, Unobserved
+from latentalign.translation.mixture import Mixture, mix_everywhere, mix_where_needed
 from latentalign.translation.model import Memory, TranslationModel
 from latentalign.translation.recurrent import DecoderState
 from latentalign.translation.search import BeamStatus, Scores
 from latentalign.translation.tokenizer import END, NEVER, START
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Where hypotheses are: the decoder's state, and that of an alignment that remembers; N rows."""
+
+    decoder: DecoderState
+    alignment: Filter | Unobserved | None = (
+        None  # None before the first word, and where steps are independent
+    )
+
+    def select(self, index: Tensor) -> "SearchState":
+        """The rows at `index`, in that order."""
+        alignment = None if self.alignment is None else self.alignment.select(index)
+        return SearchState(self.decoder.select(index), alignment)
 
 
 @dataclass(frozen=True)
@@ -27,68 +42,63 @@ class PredictiveDecoder:
     start_token: int = START
     end_token: int = END
 
+    def start(self, memory: Memory) -> SearchState:
+        """Before the first word, a row for each sentence."""
+        return SearchState(memory.start)
+
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Tensor, beam: BeamStatus
-    ) -> tuple[Scores, DecoderState]:
+        self, memory: Memory, state: SearchState, tokens: Tensor, beam: BeamStatus
+    ) -> tuple[Scores, SearchState]:
         """Scores of what follows `tokens` [A,W]; padding and the start mark never do."""
-        prior, queries, state = self.model.step(memory, state, tokens)
+        prior, queries, decoder = self.read(memory, state, tokens)
         likelihood = self.model.likelihood(memory, queries)
-        if isinstance(self.predictor, SoftContext):
-            context = likelihood.contexts(prior.mean())
-            logits = _logits(likelihood, context.flatten(0, 1), queries.flatten(0, 1)).view(*tokens.shape, -1)
-            normalizer = logits.logsumexp(-1)
-            # after the sum: what never comes keeps its share of the probability
-            logits[..., NEVER] = -torch.inf
-            return Scores(logits, normalizer), state
-        weighted = positions(self.predictor, prior, self.generator)
-        if weighted is not None:
-            if self.tolerance <= 0:
-                return mix_everywhere(likelihood, *weighted, beam), state
-            scores = mix_where_needed(
-                likelihood, *weighted, beam, end_token=self.end_token, tolerance=self.tolerance
-            )
-            return scores, state
+        shares = self._shares(prior, likelihood)
+        if shares is None:
+            unobserved = Unobserved(prior.mean().flatten(0, 1)) if self.model.remembers else None
+            return self._predict(prior, likelihood), SearchState(decoder, unobserved)
+        weights, positions = shares.sort(dim=-1, descending=True)
+        most = int((shares > 0).sum(-1).max())
+        weights, positions = weights[..., :most], positions[..., :most]
+        mixture = self._mix(likelihood, weights, positions, beam)
+        if mixture.log_normalizers is None:
+            return mixture.scores, SearchState(decoder)
+        fields = (weights, positions, mixture.log_normalizers, queries)
+        return mixture.scores, SearchState(decoder, Filter(*(field.flatten(0, 1) for field in fields)))
+
+    def read(self, memory: Memory, state: SearchState, tokens: Tensor) -> tuple[Latent, Tensor, DecoderState]:
+        """Read `tokens` [A,W]: the distribution of the next alignment, the query and the decoder's state."""
+        belief = None
+        if state.alignment is not None:
+            belief = state.alignment.after(tokens, memory.values, self.model.head)
+        return self.model.step(memory, state.decoder, tokens, belief=belief)
+
+    def _shares(self, prior: Latent, likelihood: ContextLikelihood) -> Tensor | None:
+        """Which positions are averaged over, [A,W,S], in single precision at least; None if none are."""
+        if not prior.is_discrete:
+            return None
+        discrete = prior.discrete("inference", instead="use sample:N or soft")
+        shares = self.predictor.shares(discrete, likelihood, generator=self.generator)
+        return shares if shares is None or shares.dtype == torch.float64 else shares.float()
+
+    def _mix(
+        self, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor, beam: BeamStatus
+    ) -> Mixture:
+        normalizers = self.model.remembers
+        if self.tolerance <= 0:
+            return mix_everywhere(likelihood, weights, positions, beam, normalizers=normalizers)
+        return mix_where_needed(
+            likelihood,
+            weights,
+            positions,
+            beam,
+            end_token=self.end_token,
+            tolerance=self.tolerance,
+            normalizers=normalizers,
+        )
+
+    def _predict(self, prior: Latent, likelihood: ContextLikelihood) -> Scores:
+        """By the predictor itself: soft attention, or samples of a continuous latent."""
         log_probs = self.predictor.log_probs(prior, likelihood, generator=self.generator)  # [A,W,V]
+        log_probs = log_probs if log_probs.dtype == torch.float64 else log_probs.float()
         log_probs[..., NEVER] = -torch.inf
-        return Scores(log_probs, log_probs.new_zeros(tokens.shape)), state
-
-
-def _logits(likelihood: ContextLikelihood, context: Tensor, query: Tensor) -> Tensor:
-    logits = likelihood.head(context, query)
-    assert isinstance(logits, Tensor)
-    return logits if logits.dtype == torch.float64 else logits.float()
-
-
-@singledispatch
-def positions(
-    predictor: Predictor, prior: Latent, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor] | None:
-    """Weights [A,W,K] and positions [A,W,K], likeliest first, if the predictor mixes single positions."""
-    return None
-
-
-@positions.register
-def _(predictor: Exact, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not prior.is_discrete:
-        return None
-    weights, position = prior.mean().sort(dim=-1, descending=True)
-    return weights, position
-
-
-@positions.register
-def _(predictor: KMax, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not prior.is_discrete:
-        return None
-    weights, position = prior.mean().topk(min(predictor.k, prior.shape[-1]), dim=-1)
-    return weights / weights.sum(-1, keepdim=True), position
-
-
-@positions.register
-def _(predictor: Sampled, prior: Latent, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
-    if not prior.is_discrete:
-        return None
-    latent = prior.discrete("inference: sample", instead="use soft")
-    drawn = latent.sample(predictor.n, generator).permute(1, 2, 0)  # [A,W,n]
-    share = torch.full_like(drawn, 1.0 / predictor.n, dtype=latent.mean().dtype)
-    weights, position = torch.zeros_like(latent.mean()).scatter_add_(-1, drawn, share).sort(descending=True)
-    return weights[..., : predictor.n], position[..., : predictor.n]
+        return Scores(log_probs, log_probs.new_zeros(log_probs.shape[:2]))

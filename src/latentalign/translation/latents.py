@@ -1,11 +1,12 @@
-"""What is latent in a step of the translator: where to look, or the context that is seen.
+"""What is latent in a step of the translator: an alignment, one that remembers the step before, or the context seen.
 
-Both take the same scores and give a distribution together with the likelihood that reads its draws, so the
-model and the inference network hold one of them and never ask which. One and the same class makes the prior
-(its weights belong to θ) and the posterior (its weights belong to φ).
+All take the same scores and give a distribution together with the likelihood that reads its draws, so the model and
+the inference network hold one of them and never ask which. One and the same class makes the prior (its weights belong
+to θ) and the posterior (its weights belong to φ).
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,42 +21,67 @@ from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
+from latentalign.alignment.softmax_head import SoftmaxHead
 
 MINIMUM_SCALE = (
     0.01  # of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞
 )
 
 
-class LatentAlignment(nn.Module):
-    """z is an alignment, one position or a mixture of them; it has no weights beyond the scores'."""
+class LatentVariable(nn.Module, ABC):
+    """Makes distributions of what is latent, and the likelihood that reads it."""
 
-    likelihood = ContextLikelihood
+    remembers = False  # whether a step depends on where the step before was
+
+    @abstractmethod
+    def forward(self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor | None) -> Latent:
+        """The distribution of all steps by scores [B,T,S], queries [B,T,Q] and values [B,S,H]."""
+
+    def step(
+        self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor, belief: Tensor | None
+    ) -> Latent:
+        """One step of T = W hypotheses a sentence; `belief` [B,W,S] says where each was in the step before."""
+        distribution: Latent = self(scores, queries, values, mask)
+        return distribution
+
+    @abstractmethod
+    def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """What each step looks at by its scores alone, [B,T,S]: the context of input feeding."""
+
+    def likelihood(
+        self, head: SoftmaxHead, values: Tensor, queries: Tensor, targets: Tensor | None, *, width: int
+    ) -> ContextLikelihood:
+        """f(x, z) for values [B,S,H], queries [B,T,H] and targets [B,T]."""
+        return ContextLikelihood(head, values, queries, targets, width=width)
+
+    @abstractmethod
+    def example(self) -> Latent:
+        """A distribution over one position, to see what kind it is."""
+
+
+class LatentAlignment(LatentVariable):
+    """z is an alignment, one position or a mixture of them; it has no weights beyond the scores'."""
 
     def __init__(self, distribution: Callable[[Tensor, Tensor | None], Latent]) -> None:
         super().__init__()
         self.distribution = distribution
 
     def forward(self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor | None) -> Latent:
-        """The distribution by scores [B,T,S]; queries [B,T,Q] and values [B,S,H] do not matter here."""
         return self.distribution(scores, mask)
 
     def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """The expected alignment [B,T,S] alone."""
         return self.distribution(scores, mask).mean()
 
     def example(self) -> Latent:
-        """A distribution over one position, to see what kind it is."""
         return self.distribution(torch.zeros(1, 1, 1), None)
 
 
-class LatentContext(nn.Module):
+class LatentContext(LatentVariable):
     """The context is latent: N(Σ_i a_i x_i, σ²) in the space that f reads, a = softmax of the scores.
 
     The deviation is learnt from the query, feature by feature: σ = minimum + softplus(V x̃ + b), near `scale`
     before training.
     """
-
-    likelihood = VectorLikelihood
 
     def __init__(
         self, query_size: int, size: int, *, scale: float = 0.1, normalizer: str = "softmax"
@@ -76,22 +102,26 @@ class LatentContext(nn.Module):
         return GaussianContext.around(attention, values, scale)
 
     def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """The attention weights [B,T,S] alone."""
         return Categorical.from_scores(scores, mask, normalizer=self.normalizer).probs
 
+    def likelihood(
+        self, head: SoftmaxHead, values: Tensor, queries: Tensor, targets: Tensor | None, *, width: int
+    ) -> VectorLikelihood:
+        return VectorLikelihood(head, values, queries, targets, width=width)
+
     def example(self) -> GaussianContext:
-        """A distribution over one position, to see what kind it is."""
         weight = self.scale.weight  # [H,Q]
         zeros = [weight.new_zeros(1, 1, size) for size in (1, weight.shape[1], weight.shape[0])]
         return self(*zeros, None)
 
 
-LATENTS: dict[str, Callable[..., Any]] = {**DISTRIBUTIONS, "gaussian-context": LatentContext}
+LATENTS: dict[str, Callable[..., Any]] = {
+    **DISTRIBUTIONS,
+    "gaussian-context": LatentContext,
+}
 
 
-def build_latent(
-    config: str | dict[str, Any], *, query_size: int, size: int
-) -> LatentAlignment | LatentContext:
+def build_latent(config: str | dict[str, Any], *, query_size: int, size: int) -> LatentVariable:
     """What `model.alignment` names, for queries [B,T,query_size] and contexts of `size` features."""
     factory, options = choose_part(
         "alignment", LATENTS, config, skip=("scores", "mask", "query_size", "size")

@@ -39,18 +39,35 @@ BOUNDED_TOGETHER = 32  # sentences whose upper bounds are computed at once
 FURTHEST_BEHIND = -60.0
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Σ_i p_i f_i as the search takes it, and what f(word) at one position needs once a word is chosen."""
+
+    scores: Scores
+    log_normalizers: (
+        Tensor | None
+    )  # [A,W,K] of the softmax f, +inf where f was not evaluated; None unless asked for
+
+
 def mix_everywhere(
-    likelihood: ContextLikelihood, weights: Tensor, positions: Tensor, beam: BeamStatus
-) -> Scores:
+    likelihood: ContextLikelihood,
+    weights: Tensor,
+    positions: Tensor,
+    beam: BeamStatus,
+    *,
+    normalizers: bool = False,
+) -> Mixture:
     """Σ_i p_i f_i for weights and positions [A,W,K]; 0 for tokens that never come."""
     behind = _behind_the_best(beam)
-    example, hypothesis = _grid(weights)
+    rows = torch.arange(weights[..., 0].numel(), device=weights.device)
     total = weights.new_zeros(*weights.shape[:2], likelihood.width)
+    found = torch.empty_like(weights)
     for k in range(weights.shape[2]):
-        f = likelihood.log_probs_pairs(example, hypothesis, positions[..., k].flatten()).exp()  # [A·W,V]
-        total += f.view_as(total) * (weights[..., k] * behind.exp())[..., None]
+        logits = _logits(likelihood, rows, positions[..., k].flatten()).to(weights.dtype)  # [A·W,V]
+        total += logits.softmax(-1).view_as(total) * (weights[..., k] * behind.exp())[..., None]
+        found[..., k] = logits.logsumexp(-1).view_as(behind)
     total[..., NEVER] = 0.0
-    return Scores(total, behind, probabilities=True)
+    return Mixture(Scores(total, behind, probabilities=True), found if normalizers else None)
 
 
 def mix_where_needed(
@@ -61,17 +78,19 @@ def mix_where_needed(
     *,
     end_token: int,
     tolerance: float,
-) -> Scores:
+    normalizers: bool = False,
+) -> Mixture:
     """The same for weights that fall from left to right, to `tolerance` nats wherever the beam may be changed."""
     behind = _behind_the_best(beam)
-    sums = _PartialSums.begin(likelihood, weights * behind.exp()[..., None], positions)
+    found = torch.full_like(weights, torch.inf) if normalizers else None
+    sums = _PartialSums.begin(likelihood, weights * behind.exp()[..., None], positions, found)
     if weights.shape[-1] > 1:
         sums.evaluate(sums.left >= LIKELY * sums.weights[..., :1])
         candidates = _Candidates.find(sums, beam, end_token)
         needed, left_out = candidates.needed(sums, tolerance)
         sums.evaluate(needed)
         _finish(sums, candidates, beam, left_out, needed.any(-1, keepdim=True), tolerance)
-    return Scores(sums.total, behind, probabilities=True)
+    return Mixture(Scores(sums.total, behind, probabilities=True), found)
 
 
 def _behind_the_best(beam: BeamStatus) -> Tensor:
@@ -79,10 +98,15 @@ def _behind_the_best(beam: BeamStatus) -> Tensor:
     return (beam.log_probs - beam.log_probs.amax(1, keepdim=True)).clamp_min(FURTHEST_BEHIND)
 
 
-def _grid(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The sentence and the hypothesis of every flat row of [A,W]."""
-    rows = torch.arange(weights.shape[0] * weights.shape[1], device=weights.device)
-    return rows // weights.shape[1], rows % weights.shape[1]
+def _logits(likelihood: ContextLikelihood, rows: Tensor, positions: Tensor) -> Tensor:
+    """Of all words [n,V] at positions [n], given the flat row [A,W] of each."""
+    values, queries = likelihood.values, likelihood.queries
+    place = rows // queries.shape[1] * values.shape[1] + positions
+    logits = likelihood.head(
+        values.flatten(0, 1).index_select(0, place), queries.flatten(0, 1).index_select(0, rows)
+    )
+    assert isinstance(logits, Tensor)
+    return logits
 
 
 @dataclass
@@ -94,12 +118,19 @@ class _PartialSums:
     weights: Tensor  # [A,W,K]
     left: Tensor  # [A,W,K] the weights of positions that have not been evaluated, 0 elsewhere
     total: Tensor  # [A,W,V]
+    log_normalizers: Tensor | None  # [A,W,K], filled where f is evaluated
 
     @classmethod
-    def begin(cls, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor) -> "_PartialSums":
+    def begin(
+        cls,
+        likelihood: ContextLikelihood,
+        weights: Tensor,
+        positions: Tensor,
+        log_normalizers: Tensor | None,
+    ) -> "_PartialSums":
         """With the first position of every hypothesis."""
         total = weights.new_empty(*weights.shape[:2], likelihood.width)
-        sums = cls(likelihood, positions, weights, weights.clone(), total)
+        sums = cls(likelihood, positions, weights, weights.clone(), total, log_normalizers)
         sums.left[..., 0] = 0.0
         flat = total.flatten(0, 1)
         rows = torch.arange(len(flat), device=weights.device)
@@ -123,14 +154,13 @@ class _PartialSums:
 
     def _weighted_probs(self, rows: Tensor, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """p f [n,V] of pairs of the flat [A,W,K], given the flat row [A,W] of each."""
-        values, queries = self.likelihood.values, self.likelihood.queries
-        place = rows // queries.shape[1] * values.shape[1] + self.positions.flatten()[pairs]
-        logits = self.likelihood.head(
-            values.flatten(0, 1).index_select(0, place), queries.flatten(0, 1).index_select(0, rows)
-        )
-        assert isinstance(logits, Tensor)
+        logits = _logits(self.likelihood, rows, self.positions.flatten()[pairs])
         logits = logits.to(self.weights.dtype)  # a model of low precision is summed in more
+        largest = None if self.log_normalizers is None else logits.amax(1)
         probs = torch.softmax(logits, dim=1, out=logits if out is None else out)
+        if self.log_normalizers is not None and largest is not None:
+            # of the largest logit and its probability: two passes less than a logsumexp
+            self.log_normalizers.view(-1)[pairs] = largest - probs.amax(1).log()
         return probs.mul_(self.weights.flatten()[pairs][:, None])
 
     def upper_bounds(self, pairs: Tensor, words: Tensor) -> Tensor:

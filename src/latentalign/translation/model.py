@@ -113,14 +113,25 @@ class TranslationModel(nn.Module):
         bridged = self.bridge(final_states(states, mask)).view(batch, 2 * layers, size).transpose(0, 1)
         return DecoderState(torch.tanh(bridged[:layers]), bridged[layers:].contiguous(), feed)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the alignment of a step depends on that of the step before."""
+        return self.latent.remembers
+
+    @property
+    def head(self) -> SoftmaxHead:
+        """f without its contexts and queries."""
+        return SoftmaxHead(self.output)
+
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Tensor
+        self, memory: Memory, state: DecoderState, tokens: Tensor, *, belief: Tensor | None = None
     ) -> tuple[Latent, Tensor, DecoderState]:
         """Read one word: the prior of the latent and the projected query of what comes next.
 
         Tokens [B] give a prior over [B,1,S] and queries [B,1,H]. Tokens [B,W] are W hypotheses for each
         sentence, which share its memory: state rows are B·W, sentence by sentence, and the prior is [B,W,S].
-        The prior of a latent context is [B,1,H] or [B,W,H].
+        The prior of a latent context is [B,1,H] or [B,W,H]. An alignment that remembers needs `belief` [B,W,S]: where
+        each hypothesis was in the step before, given all of its words; none at the first word.
         """
         if tokens.dim() == 1:
             tokens = tokens[:, None]
@@ -130,7 +141,7 @@ class TranslationModel(nn.Module):
         output, hidden, cell = self.decoder.one_step(inputs, state)
         queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
         scores = self.score.from_keys(queries, memory.keys)
-        prior = self.latent(scores, queries, memory.values, memory.mask)
+        prior = self.latent.step(scores, queries, memory.values, memory.mask, belief)
         feed = None
         if state.feed is not None:
             feed = torch.bmm(self.latent.attention(scores, memory.mask), memory.states).flatten(0, 1)
@@ -138,8 +149,8 @@ class TranslationModel(nn.Module):
 
     def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
         """f for projected queries [B,T,H] as `step` gives them."""
-        head = SoftmaxHead(self.output)
-        return self.latent.likelihood(head, memory.values, queries, targets, width=self.output.out_features)
+        width = self.output.out_features
+        return self.latent.likelihood(self.head, memory.values, queries, targets, width=width)
 
     def example_prior(self) -> Latent:
         """A prior over one position, to see what kind it is."""

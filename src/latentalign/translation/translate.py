@@ -93,7 +93,7 @@ class Translator:
         memory = self.model.encode(tokens.to(self.device), mask.to(self.device))
         decoder = PredictiveDecoder(self.model, self.predictor, self.generator)
         lengths = mask.sum(1).to(self.device)
-        return beam_search(decoder, memory, memory.start, lengths, options=self.options)
+        return beam_search(decoder, memory, decoder.start(memory), lengths, options=self.options)
 
     def _spell(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Text of the n best; of several ways to spell the same text the best stays."""
