@@ -5,6 +5,7 @@ It imports nothing of the rest of the package.
 
 from latentalign.alignment.attention import AttentionOutput, LatentAttention
 from latentalign.alignment.bound import Bound
+from latentalign.alignment.chain import Chain, ChainDistribution
 from latentalign.alignment.context import GaussianContext, VectorLikelihood
 from latentalign.alignment.continuous import Dirichlet, LogisticNormal, Normal
 from latentalign.alignment.distributions import Categorical, external_posterior
@@ -20,6 +21,7 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
+from latentalign.alignment.hidden_markov import ExpectedCounts, expected_counts
 from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
 from latentalign.alignment.latent import DiscreteLatent, Latent
 from latentalign.alignment.likelihood import ContextLikelihood, Likelihood, TableLikelihood
@@ -50,6 +52,14 @@ from latentalign.alignment.registry import (
 )
 from latentalign.alignment.scores import Additive, Dot, General
 from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.transitions import (
+    Jumps,
+    MatrixTransitions,
+    Monotone,
+    MonotoneTransitions,
+    Transitions,
+    jump_matrix,
+)
 
 __all__ = [
     "Additive",
@@ -57,6 +67,8 @@ __all__ = [
     "AttentionOutput",
     "Bound",
     "Categorical",
+    "Chain",
+    "ChainDistribution",
     "ConfigError",
     "ContextLikelihood",
     "Dirichlet",
@@ -66,10 +78,12 @@ __all__ = [
     "Enumerate",
     "Estimator",
     "Exact",
+    "ExpectedCounts",
     "GaussianContext",
     "General",
     "GumbelSoftmax",
     "Hard",
+    "Jumps",
     "KMax",
     "Latent",
     "LatentAttention",
@@ -77,6 +91,9 @@ __all__ = [
     "Likelihood",
     "LogisticNormal",
     "Marginal",
+    "MatrixTransitions",
+    "Monotone",
+    "MonotoneTransitions",
     "NoBaseline",
     "NonFiniteError",
     "Normal",
@@ -94,6 +111,7 @@ __all__ = [
     "SoftmaxHead",
     "StochasticVI",
     "TableLikelihood",
+    "Transitions",
     "VectorLikelihood",
     "Vimco",
     "Wake",
@@ -103,7 +121,9 @@ __all__ = [
     "build_objective",
     "build_score",
     "exact_posterior",
+    "expected_counts",
     "external_posterior",
+    "jump_matrix",
     "log_marginal",
     "parse_inference",
     "proposition1",

@@ -196,6 +196,7 @@ class LogTerms:
     pairs: Tensor | None = None  # [S,S] or [B,S,S]
     sources: Tensor | None = None  # [B,T,S], of the position one step before; 0 at the first step
     steps: Tensor | None = None  # [B,T] bool: the terms of other steps are 0
+    allowed: Tensor | None = None  # [S,S] or [B,S,S] bool: pairs that are possible; None = all
 
     def minus(self, other: "LogTerms") -> "LogTerms":
         """The logarithm of a ratio; only where both are possible."""
@@ -210,7 +211,13 @@ class LogTerms:
 
     def forbids(self, latent: "DiscreteLatent") -> Tensor:
         """Where the latent has mass that these terms give the probability 0, [B,T] bool."""
-        return (latent.support & ~self.support).any(dim=-1)
+        outside = (latent.support & ~self.support).any(dim=-1)
+        if self.allowed is not None:
+            forbidden = (~self.allowed).to(self.nodes.dtype)
+            nothing = torch.zeros_like(self.nodes)
+            mass = latent.expect(LogTerms(nothing, self.support, forbidden, steps=self.steps))
+            outside = outside | (mass > 0)
+        return outside if self.steps is None else outside & self.steps
 
 
 def _difference(mine: Tensor | None, theirs: Tensor | None) -> Tensor | None:

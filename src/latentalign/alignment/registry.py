@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from latentalign.alignment.chain import ChainDistribution
 from latentalign.alignment.continuous import Dirichlet, LogisticNormal
 from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
@@ -66,6 +67,8 @@ DISTRIBUTIONS: dict[str, Callable[..., Latent]] = {
     "dirichlet": Dirichlet.from_scores,
     "logistic-normal": LogisticNormal.from_scores,
 }
+# distributions that own something that is learnt: modules that the caller keeps
+DISTRIBUTION_MODULES: dict[str, Callable[..., nn.Module]] = {"chain": ChainDistribution}
 PREDICTORS: dict[str, Callable[..., Predictor]] = {
     "exact": Exact,
     "kmax": KMax,
@@ -105,8 +108,14 @@ def build_estimator(config: Config) -> Estimator:
 
 
 def build_distribution(config: Config) -> Callable[[Tensor, Tensor | None], Latent]:
-    """A function (scores, mask) -> distribution, from a name or a mapping with `name` and options."""
-    factory, options = choose_part("distribution", DISTRIBUTIONS, config, skip=("scores", "mask"))
+    """A function (scores, mask) -> distribution, from a name or a mapping with `name` and options.
+
+    For a chain it is a module that owns the scores of its jumps: keep it where its parameters are found.
+    """
+    every = {**DISTRIBUTIONS, **DISTRIBUTION_MODULES}
+    factory, options = choose_part("distribution", every, config, skip=("scores", "mask"))
+    if factory in DISTRIBUTION_MODULES.values():
+        return factory(**options)
     return partial(factory, **options)
 
 

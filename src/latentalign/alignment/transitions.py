@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from latentalign.alignment.checks import check_count
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
@@ -55,6 +56,23 @@ class Transitions(ABC):
     @abstractmethod
     def rows(self, k: Tensor) -> Tensor:
         """r(k, ·) for positions k [K,B]: [K,B,S], LOG_ZERO where forbidden."""
+
+    def expected(self, source: Tensor, destination: Tensor, pairs: Tensor) -> Tensor:
+        """Σ_{k,i} e^{source_t(k)} R(k,i) e^{destination_t(i)} pairs(k,i) of every step, [B,T], the obvious way.
+
+        One step at a time, computed again in the backward pass: nothing of size [B,T,S,S] is kept.
+        """
+        matrix = self.dense()
+
+        def one(k: Tensor, i: Tensor) -> Tensor:
+            return ((k[:, :, None] + matrix + i[:, None]).exp() * pairs).sum(dim=(-1, -2))
+
+        steps = zip(source.unbind(dim=1), destination.unbind(dim=1), strict=True)
+        return torch.stack([checkpoint(one, k, i, use_reentrant=False) for k, i in steps], dim=1)
+
+    def renewed(self) -> "Transitions":
+        """The same, to be differentiated once more: nothing of an earlier graph is remembered."""
+        return self
 
     @abstractmethod
     def detach(self) -> "Transitions":
@@ -177,6 +195,16 @@ class MatrixTransitions(Transitions):
         most = destination.amax(dim=-1, keepdim=True)
         left = (source + most + self._largest).exp()  # [B,T,S]
         return torch.bmm(left.transpose(1, 2), (destination - most).exp()) * self._factors
+
+    def expected(self, source: Tensor, destination: Tensor, pairs: Tensor) -> Tensor:
+        if self._factors is None:
+            return super().expected(source, destination, pairs)
+        most = source.detach().amax(dim=-1, keepdim=True)
+        arrived = torch.matmul((source - most).exp(), self._factors * pairs)  # [B,T,S]
+        return (arrived * (destination + most + self._largest).exp()).sum(dim=-1)
+
+    def renewed(self) -> "MatrixTransitions":
+        return MatrixTransitions(self.matrix, self.obvious)
 
     def rows(self, k: Tensor) -> Tensor:
         if self.matrix.dim() == 2:
