@@ -34,13 +34,15 @@ def train(
     ] = False,
 ) -> None:
     """Train a model from a recipe into a run folder, or go on with a run."""
-    from latentalign.training.loop.allocator import keep_freed_memory
-    from latentalign.training.run.stopping import TrainingStopped
-    from latentalign.training.train import choose_run
-    from latentalign.training.train import train as fit
+    from latentalign.training.run.choosing import choose_run
 
     changes = [*(settings or []), *(["training.deterministic=true"] if deterministic else [])]
     loaded, folder = choose_run(recipe, out=out, resume=resume, settings=changes, overwrite=overwrite)
+    # after the recipe was read: a mistake in it should not wait for torch
+    from latentalign.training.loop.allocator import keep_freed_memory
+    from latentalign.training.run.stopping import TrainingStopped
+    from latentalign.training.train import train as fit
+
     keep_freed_memory()
     try:
         trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
@@ -54,12 +56,14 @@ def train(
 
 def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
     """Check a recipe and its data without training: read everything, build the model, try one batch a phase."""
-    from latentalign.training.check import check_recipe
     from latentalign.training.recipe.recipes import load_recipe
 
     if recipe is None:
         raise UserError("check: expected a recipe; give a YAML file or the name of a packaged recipe")
-    for line in check_recipe(load_recipe(recipe, settings or [])):
+    loaded = load_recipe(recipe, settings or [])
+    from latentalign.training.check import check_recipe  # after the recipe was read: it imports torch
+
+    for line in check_recipe(loaded):
         print(line)
 
 

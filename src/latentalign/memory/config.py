@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from latentalign.alignment.registry import build_distribution
 from latentalign.memory.worlds import WorldsConfig
 
 MOST_HOPS = 5
@@ -55,6 +54,10 @@ class MemoryModelConfig(BaseModel):
     @field_validator("distribution")
     @classmethod
     def _known(cls, distribution: str | dict[str, Any]) -> str | dict[str, Any]:
+        from latentalign.alignment.registry import (
+            build_distribution,  # torch takes seconds, a mistyped key should not
+        )
+
         build_distribution(distribution)
         return distribution
 

@@ -1,5 +1,6 @@
 """Train a recipe into a run folder, or go on with one."""
 
+import contextlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,20 +8,18 @@ from typing import Any
 
 import torch
 
-from latentalign.errors import UserError
+from latentalign.alignment.errors import NonFiniteError
+from latentalign.training.check import check_settings, try_out
 from latentalign.training.loop.after_step import AfterEachStep
-from latentalign.training.loop.evaluation import find_predictor
-from latentalign.training.loop.lightning_trainer import build_trainer, quiet
+from latentalign.training.loop.lightning_trainer import build_trainer, quiet, supported
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.progress_bar import Progress
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.loop.signals import Signals
 from latentalign.training.loop.stream import Stream
-from latentalign.training.recipe.overrides import Settings
-from latentalign.training.recipe.recipes import Recipe, find_recipe, load_recipe
+from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.run.checkpoints import load_checkpoint
-from latentalign.training.run.config_file import load_resumed
 from latentalign.training.run.journal import RunLog
 from latentalign.training.run.opening import DISK_ERRORS, Opened, open_run
 from latentalign.training.run.processes import World, close_group, find_world, open_group
@@ -68,18 +67,28 @@ def train(
 
     `TrainingStopped` says that training ended early and can go on; other `UserError`s that it cannot begin.
     """
+    schedule = check_settings(recipe)
     world = find_world(recipe.training.devices, recipe.training.nodes)
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
     log = RunLog(active=world.is_first, echo=echo)
-    schedule = schedule_of(recipe)
-    if recipe.training.inference is not None:
-        find_predictor(recipe.training.inference)  # a mistake in it is told before anything is written
     with ExitStack() as stack:
         stack.callback(close_group)
+        if recipe.training.nodes > 1 and world.is_first:
+            minutes = recipe.training.timeout_minutes
+            log(
+                f"waiting up to {minutes:g} minutes for {world.size} processes on {recipe.training.nodes} machines"
+            )
         open_group(recipe.training.timeout_minutes)
         opened = open_run(
-            recipe, folder, resume=resume, overwrite=overwrite, world=world, log=log, stack=stack
+            recipe,
+            folder,
+            resume=resume,
+            overwrite=overwrite,
+            trial=lambda prepared: _try(recipe, prepared),
+            world=world,
+            log=log,
+            stack=stack,
         )
         if opened.is_complete and opened.checkpoint is not None:
             log("training is complete; to go on, raise training.epochs (or early_stopping.patience)")
@@ -99,31 +108,10 @@ def train(
     )
 
 
-def choose_run(
-    recipe: str | Path | None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    settings: Settings = (),
-    overwrite: bool = False,
-) -> tuple[Recipe, Path]:
-    """The recipe to train and the folder to train it into."""
-    if resume is None:
-        if recipe is None:
-            raise UserError("train: expected a recipe or --resume RUN; see latentalign train --help")
-        return load_recipe(recipe, settings), Path(out or Path("runs") / find_recipe(recipe).stem)
-    folder = Path(resume)
-    if overwrite:
-        raise UserError(
-            "--resume and --overwrite: choose one; --resume goes on with the run, --overwrite replaces it"
-        )
-    if out is not None and Path(out).resolve() != folder.resolve():
-        raise UserError(f"--out {out} and --resume {resume}: a run is resumed in its own folder; drop --out")
-    given = load_recipe(recipe, settings) if recipe is not None else None
-    begun = folder.is_dir() and any(folder.iterdir())
-    if given is not None and not begun:
-        return given, folder
-    return load_resumed(folder, settings, given), folder
+def _try(recipe: Recipe, prepared: Any) -> None:
+    """What `check` does, before anything is written; numbers that are not finite are told better by training."""
+    with contextlib.suppress(NonFiniteError):
+        try_out(recipe, schedule_of(recipe), prepared)
 
 
 def _build_module(
@@ -170,7 +158,7 @@ def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> 
     deterministic_before = torch.are_deterministic_algorithms_enabled()
     after_step.signals.install()
     try:
-        with quiet():
+        with quiet(), supported(module.training_config, after_step.say):
             trainer = build_trainer(module.training_config, folder, world=world, callbacks=[after_step])
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True

@@ -265,7 +265,7 @@ def train(
 
     `set` changes values of the recipe: {"training.epochs": 3}. `resume` goes on with a run that was begun.
     """
-    from latentalign.training.train import choose_run
+    from latentalign.training.run.choosing import choose_run
     from latentalign.training.train import train as fit
 
     chosen, folder = choose_run(recipe, out=out, resume=resume, settings=set, overwrite=overwrite)

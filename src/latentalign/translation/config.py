@@ -5,8 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-from latentalign.translation.latents import check_latent
-
 OneOrMore = str | list[str]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -107,6 +105,10 @@ class ModelConfig(Section):
     @field_validator("alignment")
     @classmethod
     def _alignment_is_known(cls, alignment: str | dict[str, Any]) -> str | dict[str, Any]:
+        from latentalign.translation.latents import (
+            check_latent,  # torch takes seconds, a mistyped key should not
+        )
+
         check_latent(alignment)
         return alignment
 

@@ -22,10 +22,14 @@ from latentalign.training.recipe.schedule import Schedule
 from latentalign.training.run.processes import World, gather
 
 RELAXED_INFERENCE = "sample:20"
+MOST = 10_000  # samples, or positions of kmax
 
 
 def find_predictor(inference: str) -> Predictor:
     """A predictor by its text; a mistake in it is the user's."""
+    count = inference.partition(":")[2].strip()
+    if count.isdecimal() and (len(count) > 9 or int(count) > MOST):
+        raise UserError(f"inference: expected a count up to {MOST}, received {inference[:40]}")
     try:
         return parse_inference(inference)
     except ValueError as error:

@@ -1,9 +1,10 @@
 """Lightning's trainer, set up for our module: its loop, loggers, precision and processes; its noise turned off."""
 
+import functools
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,9 @@ from latentalign.training.recipe.sections import TrainingConfig
 from latentalign.training.run.checkpoints import VerifiedCheckpoints
 from latentalign.training.run.folders import LOGS
 from latentalign.training.run.processes import World, any_rank, started_by_torchrun
+
+# more of them only wait for each other; a hundred thousand threads end the process without a word
+_MOST_THREADS, _MOST_PROCESSES = 16, 8  # for each core
 
 _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r".*LeafSpec.*", FutureWarning),  # lightning uses a name that torch renames
@@ -98,6 +102,63 @@ def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
     strategy._ddp_kwargs["find_unused_parameters"] = unused
     strategy.model = module
     strategy.configure_ddp()
+
+
+def check_machine(config: TrainingConfig) -> None:
+    """Refuse what this machine cannot do, before anything is read or written."""
+    accelerator = _accelerator(config)
+    _precision(config)
+    cores = os.cpu_count() or 1
+    if config.threads is not None and config.threads > _MOST_THREADS * cores:
+        raise UserError(
+            f"training.threads: expected at most {_MOST_THREADS * cores} on {cores} cores, received {config.threads}"
+        )
+    places = torch.cuda.device_count() if accelerator == "gpu" else _MOST_PROCESSES * cores
+    if config.devices > places and not started_by_torchrun():
+        found = f"{places} GPUs" if accelerator == "gpu" else f"{cores} cores"
+        raise UserError(f"training.devices: expected at most {places} on {found}, received {config.devices}")
+    if config.nodes > 1 and not started_by_torchrun() and not {"NODE_RANK", "MASTER_ADDR"} <= set(os.environ):
+        raise UserError(
+            f"training.nodes: {config.nodes} machines have to be started together: use torchrun on each of them, or "
+            "set NODE_RANK, MASTER_ADDR and MASTER_PORT there (see docs/training.md)"
+        )
+
+
+@contextmanager
+def precision_of(config: TrainingConfig) -> Iterator[None]:
+    """Compute as training does, without lightning."""
+    with supported(config):
+        if config.precision == 32:
+            yield
+        else:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                yield
+
+
+@contextmanager
+def supported(config: TrainingConfig, say: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+    """Work around what this processor's libraries cannot compute, and say so."""
+    if config.precision == 32 or _accelerator(config) != "cpu" or _has_bf16_lstm():
+        yield
+        return
+    say("training.precision: this processor has no bf16 LSTM (that takes AVX-512); LSTMs compute in 32 bits")
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # then torch computes LSTMs by itself
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@functools.cache
+def _has_bf16_lstm() -> bool:
+    """Whether oneDNN can compute an LSTM in bf16 here; it has no such code for processors without AVX-512."""
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.nn.LSTM(2, 2)(torch.zeros(1, 1, 2))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _accelerator(config: TrainingConfig) -> str:

@@ -4,25 +4,27 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 import latentalign
 from latentalign.errors import UserError
-from latentalign.task import Task
 from latentalign.training.recipe.overrides import Settings, apply_settings, merge
 from latentalign.training.recipe.sections import PhaseConfig, RecipeConfig, TrainingConfig
-from latentalign.training.recipe.tasks import find_task
+from latentalign.training.recipe.tasks import find_sections, find_task
 from latentalign.training.recipe.validation import validate
-from latentalign.training.recipe.yaml_values import read_yaml
+from latentalign.training.recipe.yaml_values import check_plain, read_yaml
+
+if TYPE_CHECKING:
+    from latentalign.task import Task
 
 
 @dataclass(frozen=True)
 class Recipe:
     """A checked recipe: the task with its typed sections, and how to train it."""
 
-    task: Task
+    task: "Task"
     seed: int
     data: BaseModel
     model: BaseModel
@@ -91,13 +93,14 @@ def read_recipe(path: Path, *, _seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def build_recipe(values: Mapping[str, Any], *, place: str = "recipe") -> Recipe:
     """Check the values and give them types."""
+    check_plain(values, place)
     top = validate(RecipeConfig, values, place=place)
-    task = find_task(top.task)
+    data, model = find_sections(top.task)
     return Recipe(
-        task=task,
+        data=validate(data, top.data, place=place, prefix=("data",)),
+        model=validate(model, top.model, place=place, prefix=("model",)),
+        task=find_task(top.task),
         seed=top.seed,
-        data=validate(task.DataConfig, top.data, place=place, prefix=("data",)),
-        model=validate(task.ModelConfig, top.model, place=place, prefix=("model",)),
         objective=top.objective,
         schedule=tuple(top.schedule),
         training=top.training,

@@ -11,6 +11,7 @@ from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.sections import PhaseConfig
 
 DEFAULT_EPOCHS = 10.0
+MOST = 10_000  # samples or steps of an objective
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ def build_schedule(
 
 def _build_phase(number: int, config: PhaseConfig, start: float, end: float, *, in_list: bool) -> Phase:
     place = f"schedule.{number}" if in_list else "objective"
+    _check_counts(config.objective, place)
     try:
         objective = build_objective(config.objective)
     except ValueError as error:
@@ -118,6 +120,15 @@ def _build_phase(number: int, config: PhaseConfig, start: float, end: float, *, 
         trains_theta=config.train in ("theta", "both"),
         trains_phi=trains_phi,
     )
+
+
+def _check_counts(choice: Any, place: str) -> None:
+    """Refuse samples, steps and the like in such numbers that a step would never end."""
+    if isinstance(choice, int) and choice > MOST:
+        raise UserError(f"{place}: expected a whole number up to {MOST}, received {choice}")
+    if isinstance(choice, dict):
+        for key, value in choice.items():
+            _check_counts(value, f"{place}.{key}")
 
 
 def name_of(objective: str | dict[str, Any]) -> str:

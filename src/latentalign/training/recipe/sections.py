@@ -12,6 +12,8 @@ from pydantic import (
     PositiveInt,
 )
 
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+Minutes = Annotated[float, Field(gt=0.0, le=100_000.0)]
 Choice = str | dict[str, Any]  # a name of the registry, or a mapping with `name` and its settings
 
 
@@ -49,7 +51,7 @@ class TrainingConfig(Section):
     epochs: PositiveFloat | None = None  # when to stop; null = the schedule's length, or 10 without one
     optimizer: Literal["adam"] = "adam"
     learning_rate: PositiveFloat = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
     gradient_clip: NonNegativeFloat = 5.0  # largest norm of the gradient; 0 turns it off
     halving: HalvingConfig = HalvingConfig()
@@ -69,7 +71,7 @@ class TrainingConfig(Section):
     devices: PositiveInt = 1  # processes on each machine, started here unless torchrun started them
     nodes: PositiveInt = 1
     strategy: Literal["auto", "ddp"] = "auto"
-    timeout_minutes: PositiveFloat = 10.0  # several processes: how long one may wait for the others
+    timeout_minutes: Minutes = 10.0  # several processes: how long one may wait for the others
 
 
 class PhaseConfig(Section):

@@ -2,9 +2,12 @@
 
 import difflib
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from latentalign.errors import UserError
-from latentalign.task import Task
+
+if TYPE_CHECKING:
+    from latentalign.task import Task
 
 # name -> the module whose TASK it is
 TASKS: dict[str, str] = {
@@ -13,13 +16,34 @@ TASKS: dict[str, str] = {
     "memory": "latentalign.memory.task",
     "gaussian": "latentalign.gaussian.task",
 }
+# where a task's sections of the recipe are, so that a mistyped key is told before torch is imported
+SECTIONS: dict[str, tuple[str, str, str]] = {
+    "translation": ("latentalign.translation.config", "DataConfig", "ModelConfig"),
+    "vqa": ("latentalign.vqa.config", "VqaDataConfig", "VqaModelConfig"),
+    "memory": ("latentalign.memory.config", "MemoryDataConfig", "MemoryModelConfig"),
+}
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str) -> "Task":
     """The task of that name, ready to use."""
+    _check(name)
+    found: Task = importlib.import_module(TASKS[name]).TASK
+    return found
+
+
+def find_sections(name: str) -> tuple[Any, Any]:
+    """What a task's `data:` and `model:` may say."""
+    _check(name)
+    if name not in SECTIONS:
+        task = find_task(name)
+        return task.DataConfig, task.ModelConfig
+    place, data, model = SECTIONS[name]
+    module = importlib.import_module(place)
+    return getattr(module, data), getattr(module, model)
+
+
+def _check(name: str) -> None:
     if name not in TASKS:
         near = difflib.get_close_matches(str(name), TASKS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(TASKS)}"
         raise UserError(f"task: expected a known task, received {name!r}; {hint}")
-    found: Task = importlib.import_module(TASKS[name]).TASK
-    return found

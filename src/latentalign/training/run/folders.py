@@ -54,6 +54,7 @@ def begin(
     folder: Path,
     *,
     overwrite: bool,
+    trial: Callable[[Any], None],
     log: Callable[[str], None],
     world_size: int,
     stack: ExitStack,
@@ -78,6 +79,7 @@ def begin(
                 old.enter_context(hold(folder))
             stack.enter_context(hold(draft))
             prepared = prepare(recipe, draft, log)
+            trial(prepared)
             mark(draft, recipe.resolved(), prepared)
             save_config(recipe, draft)
             facts = describe_environment(recipe.seed, world_size)

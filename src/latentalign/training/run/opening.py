@@ -1,6 +1,7 @@
 """Opening a run: the first process makes or checks the folder, the others take its word."""
 
 import errno
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,20 +40,30 @@ def open_run(
     *,
     resume: bool,
     overwrite: bool,
+    trial: Callable[[Any], None],
     world: World,
     log: RunLog,
     stack: ExitStack,
 ) -> Opened:
-    """Make the run folder, or find the checkpoint to go on from. The stack keeps what has to outlive this call."""
+    """Make the run folder, or find the checkpoint to go on from. The stack keeps what has to outlive this call.
+
+    The trial is made with the prepared data; what it refuses leaves everything as it was.
+    """
     opened: Opened | None = None
     problem: UserError | None = None
     if world.is_first:
         try:
             if resume and folder.is_dir() and any(folder.iterdir()):
-                opened = _continue(recipe, folder, world, log, stack)
+                opened = _continue(recipe, folder, trial, world, log, stack)
             else:
                 prepared = begin(
-                    recipe, folder, overwrite=overwrite, log=log, world_size=world.size, stack=stack
+                    recipe,
+                    folder,
+                    overwrite=overwrite,
+                    trial=trial,
+                    log=log,
+                    world_size=world.size,
+                    stack=stack,
                 )
                 opened = Opened(prepared)
                 log.open(folder / "log.txt")
@@ -90,7 +101,14 @@ def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
     }
 
 
-def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: ExitStack) -> Opened:
+def _continue(
+    recipe: Recipe,
+    folder: Path,
+    trial: Callable[[Any], None],
+    world: World,
+    log: RunLog,
+    stack: ExitStack,
+) -> Opened:
     before = load_config(folder)  # a folder that is not a run is refused before anything is written into it
     marker = read_marker(folder)
     if marker is not None:
@@ -107,6 +125,7 @@ def _continue(recipe: Recipe, folder: Path, world: World, log: RunLog, stack: Ex
         )
     if marker is not None:
         verify_data(folder, marker, prepared)
+    trial(prepared)
     if differences := note_environment(recipe, folder, world.size):
         log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
     if before.resolved() != recipe.resolved():
