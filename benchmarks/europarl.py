@@ -17,6 +17,7 @@ from typing import Any
 
 from latentalign import __version__
 from latentalign.files import read_lines, write_atomic
+from latentalign.reports.provenance import provenance_of_run, write_recipes
 
 WORDS = re.compile(r"\w+(?:-\w+)*|'s\b|[^\w\s]")
 HELD_OUT = 300  # pairs to validate on
@@ -114,7 +115,7 @@ def main() -> None:
     text = options.work / "data"
     if not (text / "valid.en").is_file():
         prepare(options.data, text)
-    rows = []
+    rows, recipes = [], []
     for name, by in ROWS:
         run = options.work / name
         train(name, text.resolve(), run)
@@ -122,13 +123,17 @@ def main() -> None:
             json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         ]
         best = min(result["ppl"] for result in results)
+        provenance, values = provenance_of_run(run)
+        recipes.append(values)
         rows.append(
             {"model": name, "by": by, **measure(run, by, options.data, options.work), "valid_ppl": best,
-             "minutes": minutes(run), "recipe": RUNS[name], "seed": 1, "version": __version__}
+             "minutes": minutes(run), "recipe": RUNS[name], "seed": 1, "version": __version__,
+             **provenance}
         )  # fmt: skip
     write_atomic(
         options.out / "results.json", json.dumps({"rows": rows, "eflomal": EFLOMAL}, indent=1) + "\n"
     )
+    write_recipes(options.out, recipes)
     write_atomic(options.out / "README.md", page(rows))
     print(page(rows))
 

@@ -12,6 +12,7 @@ import torch
 from latentalign.files import write_atomic
 from latentalign.gaussian.pictures import draw_curves, draw_plane, draw_samples
 from latentalign.gaussian.study import StudyConfig, run_study, summarise
+from latentalign.training.run.environment import git_revision
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
@@ -96,7 +97,7 @@ def main() -> None:
         "summary": rows,
         "curves": [asdict(c) for c in curves],
     }
-    write_atomic(out / "results.json", json.dumps(data, indent=1) + "\n")
+    write_atomic(out / "results.json", json.dumps({"revision": git_revision(), **data}, indent=1) + "\n")
     write_atomic(out / "README.md", report(config, rows, command))
     print("\n".join(table(rows)))
 

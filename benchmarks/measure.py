@@ -12,6 +12,7 @@ from typing import Any
 
 from latentalign.reports.grid.step_cost import peak_memory
 from latentalign.training.loop.allocator import keep_freed_memory
+from latentalign.training.run.environment import git_revision
 
 LONG = 10.0  # seconds; a call that takes longer is made once
 
@@ -71,5 +72,8 @@ def report(name: str, results: dict[str, Any], path: Path | None) -> None:
     """Write results as JSON where asked to."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"benchmark": name, **results}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps({"revision": git_revision(), "benchmark": name, **results}, indent=1) + "\n",
+            encoding="utf-8",
+        )
         print(f"written: {path}", file=sys.stderr)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.files import write_atomic
+from latentalign.reports.provenance import fingerprint_of, provenance_of_run, write_recipes
 
 PUBLISHED = {"supervised": 6.7, "end-to-end": 12.4}  # mean error over the 20 tasks, 1k questions each
 # name -> recipe and what is set on top of it
@@ -96,8 +97,24 @@ def collect(arguments: argparse.Namespace, *, data: str, shown: str) -> list[dic
             if is_finished(folder):
                 runs[seed] = measure(folder, data=data)
         if runs:
-            rows.append(_row(name, runs, data=shown))
+            first = folder_of(arguments.runs, name, next(iter(runs)), data=data)
+            rows.append(_row(name, runs, data=shown) | _provenance(arguments, first, name, data=shown))
     return rows
+
+
+def _provenance(arguments: argparse.Namespace, folder: Path, name: str, *, data: str) -> dict[str, Any]:
+    """Which recipe a row is by; the recipe itself is kept beside the results."""
+    provenance, values = provenance_of_run(folder)
+    if data:
+        values["data"]["stories"] = [data]  # not where they are on this machine
+    write_recipes(arguments.out, [values])
+    settings = [f"data.stories=[{data}]"] if data else []
+    return {
+        "recipe": f"memory-{name}",
+        "settings": settings,
+        **provenance,
+        "fingerprint": fingerprint_of(values),
+    }
 
 
 def _row(name: str, runs: dict[int, dict[str, Any]], *, data: str) -> dict[str, Any]:

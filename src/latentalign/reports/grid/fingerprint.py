@@ -9,7 +9,7 @@ from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.run.forking import past
 
 # settings of `training` that change how a run is done, not what comes out of it
-_MANNER = {
+WITHOUT_EFFECT = {
     "epochs", "inference", "checkpoint", "log_every", "threads", "accelerator", "devices", "nodes", "strategy",
     "timeout_minutes", "deterministic",
 }  # fmt: skip
@@ -22,7 +22,7 @@ def fingerprint(recipe: Recipe, *, until: float | None = None) -> str:
     data = dict(values["data"])
     if "folder" in data:
         data["folder"] = str(Path(data["folder"]).resolve())
-    training = {key: value for key, value in values["training"].items() if key not in _MANNER}
+    training = {key: value for key, value in values["training"].items() if key not in WITHOUT_EFFECT}
     content = {
         **{key: values[key] for key in ("task", "seed", "model")},
         "data": data,

@@ -5,14 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.files import to_json, write_atomic
+from latentalign.reports.grid.grid import Grid
 from latentalign.reports.paper.table import Table, html_page
+from latentalign.reports.provenance import recipe_values, write_recipes
 
 
 def write_study(
-    content: Mapping[str, Any], tables: Sequence[Table], out: Path, *, pictures: Sequence[str] = ()
+    grid: Grid,
+    content: Mapping[str, Any],
+    tables: Sequence[Table],
+    out: Path,
+    *,
+    pictures: Sequence[str] = (),
 ) -> None:
-    """Write NAME.json, NAME.md and NAME.html of a study into the folder `out`."""
+    """Write NAME.json, NAME.md and NAME.html of a study into the folder `out`, and the recipes of its runs."""
     name = content["table"]
+    runs = content.get("runs", content["rows"])
+    write_recipes(out, [recipe_values(grid.cell(f"{run['row']}-s{run['seed']}").recipe) for run in runs])
     write_json(out / f"{name}.json", content)
     write_atomic(out / f"{name}.md", "\n".join(table.markdown() for table in tables))
     write_atomic(out / f"{name}.html", html_page(tables[0].caption, tables, pictures))

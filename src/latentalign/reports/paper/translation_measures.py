@@ -1,8 +1,6 @@
 """What a table says of a trained translation model: perplexity, BLEU, the curve over K, cost."""
 
-import json
 import math
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from latentalign.alignment.prediction import Exact, KMax
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
+from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
 from latentalign.training.loop.evaluation import evaluate_model
 from latentalign.training.run.journal import read_metrics
 from latentalign.training.trained_run import Run, load
@@ -106,26 +105,17 @@ def describe(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any]:
         "epochs": records[-1]["epoch"],
         "best_epoch": best[-1]["epoch"] if best else None,
         "recipe": grid.settings.recipe_name,
+        "settings": list(grid.settings.changes),
         "changes": cell.changes,
         "version": latentalign.__version__,
-        "revision": _revision(folder),
+        "revision": revision_of_run(folder),
+        "fingerprint": fingerprint_of(recipe_values(cell.recipe)),
     }
 
 
 def hypotheses_path(grid: Grid, cell: Cell, inference: str) -> Path:
     """Where the translations of the test set are kept."""
     return grid.results(cell) / f"translations-{inference.replace(':', '')}.txt"
-
-
-def _revision(folder: Path) -> str | None:
-    """The commit the run was trained with, when it was last started."""
-    try:
-        sessions: Sequence[dict[str, Any]] = json.loads(
-            (folder / "environment.json").read_text(encoding="utf-8")
-        )
-        return sessions[-1].get("git_revision")
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _rounded(value: float, digits: int = 4) -> float:

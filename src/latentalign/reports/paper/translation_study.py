@@ -89,12 +89,12 @@ def _finish_table(grid: Grid, parts: Parts, out: Path, name: str) -> dict[str, A
         content |= {"curve": parts.get("curve", []), "claims": kmax_claims(parts.get("curve", []))}
     else:
         content["significance"] = _significance(grid, rows)
-    _write(content, out, pictures)
+    _write(grid, content, out, pictures)
     return content
 
 
-def _write(content: Mapping[str, Any], out: Path, pictures: Sequence[str] = ()) -> None:
-    write_study(content, LAYOUTS[content["table"]](content), out, pictures=pictures)
+def _write(grid: Grid, content: Mapping[str, Any], out: Path, pictures: Sequence[str] = ()) -> None:
+    write_study(grid, content, LAYOUTS[content["table"]](content), out, pictures=pictures)
     write_page(out)
 
 
@@ -129,11 +129,10 @@ def _finish_figure3(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
         "task": "translation",
         "recipe": grid.settings.recipe_name,
         "rule": RULE,
-        "models": ["soft", POSTERIOR_ROW],
-        "seed": grid.settings.seeds[0],
+        "runs": parts["rows"],
         "rows": rows,
     }
-    _write(content, out, [row["picture"] for row in rows])
+    _write(grid, content, out, [row["picture"] for row in rows])
     return content
 
 
@@ -167,10 +166,11 @@ def _finish_gradients(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
         "recipe": grid.settings.recipe_name,
         "pairs": PAIRS,
         "draws": REPEATS,
+        "runs": parts["rows"],
         "rows": rows,
         "tightness": tightness,
     }
-    _write(content, out)
+    _write(grid, content, out)
     return content
 
 

@@ -21,14 +21,14 @@ _SHARES = ("score", "prior_gold", "posterior_gold", "inference_gold")
 _MEASURES = ("nll", *_SHARES, "score_official", "prior_entropy", "minutes")
 
 
-def _estimated(objective: str, name: str, estimator: str) -> RowSpec:
+def _estimated(objective: str, name: str, estimator: str, *, needs_posterior: bool) -> RowSpec:
     chosen = {"name": objective, "estimator": estimator}
     return RowSpec(
         f"{objective}-{name}",
         objective,
         estimator,
         chosen,
-        needs_posterior=objective == "variational",
+        needs_posterior=needs_posterior,
         is_principal=True,
     )
 
@@ -37,8 +37,8 @@ _ROWS = (
     RowSpec("soft", "soft", "-", "soft", is_principal=True),
     RowSpec("marginal", "marginal", "enumerate", "marginal", is_principal=True),
     *(
-        _estimated(objective, name, estimator)
-        for objective in ("hard", "variational")
+        _estimated(objective, name, estimator, needs_posterior=needs_posterior)
+        for objective, needs_posterior in (("hard", False), ("variational", True))
         for name, estimator in (("enumerate", "enumerate"), ("sample", "reinforce"))
     ),
 )
@@ -75,7 +75,7 @@ def _finish(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
         "summary": summary,
         "claims": order_claims("vqa", "table1", summary),
     }
-    write_study(content, _tables(content), out)
+    write_study(grid, content, _tables(content), out)
     return content
 
 
