@@ -37,4 +37,7 @@ def test_the_example_prints_what_the_readme_says(blocks: tuple[str, str]) -> Non
         # other machines round differently: the figures agree, not the bits
         assert ran[objective] == pytest.approx(printed[objective], rel=0.05)
     assert ran["marginal"][0] < 0.8 * ran["soft"][0]
-    assert ran["marginal"][2] > 2 * ran["soft"][1]
+    # like with like: each posterior against its own attention, and the two posteriors against each other
+    for _, attention, posterior in ran.values():
+        assert posterior > 2 * attention
+    assert ran["marginal"][2] == pytest.approx(ran["soft"][2], abs=3)
