@@ -57,7 +57,10 @@ class LatentAttention(nn.Module):
             for a continuous distribution.
         score: "additive", "dot" or "general".
         hidden_dim: inner size of the additive score (default: query_dim).
-        distribution: "categorical" (with a `normalizer`), "dirichlet" or "logistic-normal".
+        distribution: "categorical" (with a `normalizer`), "dirichlet" or "logistic-normal", or a chain as `transitions`
+            makes it, with options: {"name": "chain", "transitions": "jump", "width": 3}.
+        transitions: "jump" (learnt scores of the distance from the position before), "monotone" (never back) or
+            "strictly-monotone" make the alignment of a sequence a chain; None: every output looks by itself.
         inference_network: module (queries, memory, targets) -> posterior scores [B,T,S], for objectives that
             need a posterior; scores may be passed to the call instead.
 
@@ -82,9 +85,12 @@ class LatentAttention(nn.Module):
         score: str = "additive",
         hidden_dim: int | None = None,
         distribution: Config = "categorical",
+        transitions: str | None = None,
         inference_network: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        if transitions is not None:
+            distribution = _chain(distribution, transitions)
         self.query_dim, self.memory_dim = query_dim, memory_dim
         self.score = build_score(score, query_dim, memory_dim, hidden_dim or query_dim)
         self.distribution = build_distribution(distribution)
@@ -92,6 +98,10 @@ class LatentAttention(nn.Module):
         estimator = None if is_discrete else "pathwise"
         self.objective = build_objective(objective, estimator=estimator)
         self.objective_state = nn.ModuleList(self.objective.modules())
+        # q has jumps of its own; what is learnt of them belongs to it
+        self.posterior_distribution = (
+            build_distribution(distribution) if self.objective.needs_posterior else None
+        )
         inference = inference or ("exact" if is_discrete else "sample")
         self.predictor = parse_inference(inference) if isinstance(inference, str) else inference
         if inference_network is not None and not self.objective.needs_posterior:
@@ -138,8 +148,9 @@ class LatentAttention(nn.Module):
         if self.inference_network is not None and posterior_scores is None and f.targets is not None:
             posterior_scores = self.inference_network(queries, memory, f.targets)
         posterior = None
-        if posterior_scores is not None:
-            posterior = self.distribution(posterior_scores, mask).with_full_support(posterior_scores, mask)
+        if posterior_scores is not None and self.posterior_distribution is not None:
+            posterior = self.posterior_distribution(posterior_scores, mask)
+            posterior = posterior.with_full_support(posterior_scores, mask)
         problem = AlignmentProblem(prior, f, weights, posterior)
         if self.training:
             if targets is None:
@@ -194,6 +205,15 @@ class LatentAttention(nn.Module):
                 f"posterior_scores: objective {type(self.objective).__name__} takes none; drop them or choose "
                 "variational, wake, rws or vimco"
             )
+
+
+def _chain(distribution: Config, transitions: str) -> Config:
+    if distribution != "categorical":
+        raise ConfigError(
+            f"transitions: expected the distribution categorical beside them, received {distribution!r}; a chain has "
+            'its options in {"name": "chain", "transitions": …, "width": …}'
+        )
+    return {"name": "chain", "transitions": transitions}
 
 
 def _checked(weights: Tensor, queries: Tensor) -> Tensor:

@@ -300,10 +300,9 @@ class Chain(DiscreteLatent):
     def _check_steps(self, steps: Tensor) -> None:
         batch, count, _ = self.shape
         check_shapes({"B": batch, "T": count}, steps=(steps, "B T"))
-        if bool((steps[:, 1:] & ~steps[:, :-1]).any()) or not bool(steps[:, :1].all()):
+        if bool((steps[:, 1:] & ~steps[:, :-1]).any()):
             raise ShapeError(
-                "steps: expected real steps first and then padding, at least one, received another order; a chain "
-                "has no holes"
+                "steps: expected real steps first and then padding, received another order; a chain has no holes"
             )
 
     def _with_a_future(self) -> Tensor:
