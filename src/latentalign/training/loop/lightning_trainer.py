@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
 
 from latentalign.errors import UserError
 from latentalign.training.loop.module import AlignmentModule
@@ -99,9 +100,8 @@ def wrap_again(trainer: Trainer, module: AlignmentModule, step: Step) -> None:
     if not isinstance(strategy, DDPStrategy):
         return
     (unused,) = any_rank((module.leaves_out_parameters(step),), module.device)
-    strategy._ddp_kwargs["find_unused_parameters"] = unused
-    strategy.model = module
-    strategy.configure_ddp()
+    devices = strategy.determine_ddp_device_ids()
+    strategy.model = DistributedDataParallel(module, device_ids=devices, find_unused_parameters=unused)
 
 
 def check_machine(config: TrainingConfig) -> None:

@@ -49,7 +49,6 @@ class TrainingConfig(Section):
     """`training:` of a recipe."""
 
     epochs: PositiveFloat | None = None  # when to stop; null = the schedule's length, or 10 without one
-    optimizer: Literal["adam"] = "adam"
     learning_rate: PositiveFloat = 1e-3
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
@@ -70,7 +69,6 @@ class TrainingConfig(Section):
     deterministic: bool = False  # refuse operations that may differ between two runs
     devices: PositiveInt = 1  # processes on each machine, started here unless torchrun started them
     nodes: PositiveInt = 1
-    strategy: Literal["auto", "ddp"] = "auto"
     timeout_minutes: Minutes = 10.0  # several processes: how long one may wait for the others
 
 

@@ -12,6 +12,10 @@ from latentalign.training.recipe.recipes import Recipe, build_recipe
 from latentalign.training.recipe.yaml_values import read_yaml
 
 CONFIG = "config.yaml"
+_GONE = {
+    "optimizer",
+    "strategy",
+}  # of `training`: earlier versions wrote them, with one value that meant nothing
 
 
 def save_config(recipe: Recipe, folder: Path) -> None:
@@ -30,7 +34,11 @@ def load_config(folder: Path) -> Recipe:
         raise UserError(
             f"{folder}: not a run folder; expected {CONFIG} in it, as `latentalign train` writes it"
         )
-    return build_recipe(read_yaml(path), place=str(path))
+    values = read_yaml(path)
+    training = values.get("training")
+    if isinstance(training, dict):
+        values["training"] = {key: value for key, value in training.items() if key not in _GONE}
+    return build_recipe(values, place=str(path))
 
 
 def load_resumed(folder: Path, settings: Settings, given: Recipe | None = None) -> Recipe:
