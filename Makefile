@@ -15,12 +15,12 @@ inspect: $(READY)
 	test -f demo/runs/variational/model.safetensors || $(BIN)/latentalign demo --out demo
 	$(BIN)/latentalign serve demo/runs/variational demo/runs/soft
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/python -m pytest
 
-# the page is tested in Debian's chromium; without it those tests are skipped
+# the page is tested in Debian's chromium: it is installed where that is possible, else those tests are skipped
 browser:
-	apt-get update -qq && apt-get install -y -qq chromium
+	@.ci/browser
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow --timeout 3600

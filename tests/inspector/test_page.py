@@ -16,7 +16,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 playwright.expect.set_options(timeout=1000 * PATIENCE)  # what is awaited comes, however busy the machine is
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; as root on Debian: make browser"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no chromium here; `make browser` installs it or says why not"
+    ),
 ]
 SOURCE, TARGET = "das Haus am See", "the house at the lake"
 LONG = " ".join(f"wort{number}" for number in range(60))
