@@ -37,7 +37,7 @@ REMAINING: dict[str, set[str]] = {
     "guess": {"alignment/marginal.py"},
     "sitting": {"training/run/environment.py"},
 }
-NAMESAKES = {"Batch", "Prepared", "Section"}  # still to be renamed
+NAMESAKES = {"Batch", "Filter", "Prepared", "Section"}  # still to be renamed
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
