@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from latentalign.alignment.checks import check_count
+from latentalign.alignment.checks import check_count, check_positive
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
 
 LOG_ZERO = -1e30
@@ -307,17 +307,23 @@ def jump_matrix(jumps: Tensor, positions: int) -> Tensor:
 
 
 class Jumps(nn.Module):
-    """A learnt score for every distance up to ± width; at first all are 0, and the chain has no memory."""
+    """A learnt score for every distance up to ± width; at first all are 0, and the chain has no memory.
 
-    def __init__(self, width: int = 10) -> None:
+    The scores are `rate` times the parameter. An optimiser like Adam, which moves every number by about as much in a
+    step, then moves the scores `rate` times as fast as the weights of a network: there are few of them, and they have
+    far to go.
+    """
+
+    def __init__(self, width: int = 10, *, rate: float = 1.0) -> None:
         super().__init__()
         check_count("width", width, hint="the largest jump with a score of its own; try 10")
-        self.width = width
+        check_positive("rate", rate, hint="1 learns as fast as other weights; try 10")
+        self.width, self.rate = width, rate
         self.scores = nn.Parameter(torch.zeros(2 * width + 1))
 
     def forward(self, positions: int) -> MatrixTransitions:
         """The transitions between so many positions."""
-        return MatrixTransitions(jump_matrix(self.scores, positions))
+        return MatrixTransitions(jump_matrix(self.rate * self.scores, positions))
 
 
 class Monotone(nn.Module):
@@ -338,10 +344,10 @@ class Monotone(nn.Module):
 TransitionsName = Literal["jump", "monotone", "strictly-monotone"]
 
 
-def build_transitions(name: str, width: int = 10) -> Jumps | Monotone:
+def build_transitions(name: str, width: int = 10, *, rate: float = 1.0) -> Jumps | Monotone:
     """A module that makes transitions: `jump`, `monotone` (may stay) or `strictly-monotone` (may not)."""
     choices: dict[str, Callable[[], Jumps | Monotone]] = {
-        "jump": lambda: Jumps(width),
+        "jump": lambda: Jumps(width, rate=rate),
         "monotone": Monotone,
         "strictly-monotone": lambda: Monotone(stay=False),
     }

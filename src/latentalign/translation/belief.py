@@ -27,14 +27,14 @@ class Filter:
         return Filter(*(field.index_select(0, index) for field in fields))
 
     def after(self, words: Tensor, values: Tensor, head: SoftmaxHead) -> Tensor:
-        """p(z = i | words so far and these) for words [A,W], N = A·W, and values [A,S,H]: [A,W,S]."""
+        """log p(z = i | words so far and these) for words [A,W], N = A·W, and values [A,S,H]: [A,W,S]."""
         sentences = torch.arange(len(words), device=words.device).repeat_interleave(words.shape[1])
         place = sentences[:, None] * values.shape[1] + self.positions  # [N,K]
         chosen = words.flatten()[:, None].expand_as(place)
         logits = head.logit_of(values.flatten(0, 1)[place], self.queries[:, None], chosen)
         log_joint = self.shares.log() + logits.to(self.shares.dtype) - self.log_normalizers  # [N,K]
-        spread = log_joint.new_zeros(len(place), values.shape[1])
-        return spread.scatter_add_(1, self.positions, log_joint.softmax(-1)).view(*words.shape, -1)
+        nowhere = log_joint.new_full((len(place), values.shape[1]), -torch.inf)
+        return nowhere.scatter_(1, self.positions, log_joint.log_softmax(-1)).view(*words.shape, -1)
 
 
 @dataclass(frozen=True)
@@ -48,5 +48,5 @@ class Unobserved:
         return Unobserved(self.shares.index_select(0, index))
 
     def after(self, words: Tensor, values: Tensor, head: SoftmaxHead) -> Tensor:
-        """The same, whatever the words [A,W]: [A,W,S]."""
-        return self.shares.view(*words.shape, -1)
+        """log p(z = i), whatever the words [A,W]: [A,W,S]."""
+        return self.shares.log().view(*words.shape, -1)

@@ -15,17 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from latentalign.alignment.chain import Chain
 from latentalign.alignment.checks import check_positive
 from latentalign.alignment.context import GaussianContext, VectorLikelihood
 from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.filtering import predict
 from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
 from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.transitions import build_transitions
 
 MINIMUM_SCALE = (
     0.01  # of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞
 )
+TRANSITIONS = ("jump", "monotone")
 
 
 class LatentVariable(nn.Module, ABC):
@@ -40,7 +45,7 @@ class LatentVariable(nn.Module, ABC):
     def step(
         self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor, belief: Tensor | None
     ) -> Latent:
-        """One step of T = W hypotheses a sentence; `belief` [B,W,S] says where each was in the step before."""
+        """One step of T = W hypotheses a sentence; `belief` [B,W,S] is log p of where each was before."""
         distribution: Latent = self(scores, queries, values, mask)
         return distribution
 
@@ -74,6 +79,42 @@ class LatentAlignment(LatentVariable):
 
     def example(self) -> Latent:
         return self.distribution(torch.zeros(1, 1, 1), None)
+
+
+class LatentChain(LatentVariable):
+    """z is an alignment whose steps are one chain: p(z_t = i | z_(t−1) = k) ∝ exp(s_t(i) + r(k, i)).
+
+    `transitions` is jump (a learnt score for every distance up to ± `width`, learnt `rate` times as fast as other
+    weights) or monotone (only forwards, or staying).
+    """
+
+    remembers = True
+
+    def __init__(self, *, transitions: str = "jump", width: int = 10, rate: float = 10.0) -> None:
+        super().__init__()
+        if transitions not in TRANSITIONS:
+            raise ConfigError(
+                f"transitions: expected {' or '.join(TRANSITIONS)}, received {transitions!r}; a translation may be "
+                "longer than its source, so it has to be able to stay"
+            )
+        self.transitions = build_transitions(transitions, width, rate=rate)
+
+    def forward(self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor | None) -> Chain:
+        return Chain.from_scores(scores, mask, transitions=self.transitions(scores.shape[-1]))
+
+    def step(
+        self, scores: Tensor, queries: Tensor, values: Tensor, mask: Tensor, belief: Tensor | None
+    ) -> Categorical:
+        """π, the distribution of this step given where each hypothesis was; without a belief it is the first."""
+        mask = mask[:, None].expand_as(scores)
+        log_probs = predict(belief, scores, self.transitions(scores.shape[-1]), mask=mask)
+        return Categorical(log_probs, log_probs > -torch.inf)
+
+    def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return Categorical.from_scores(scores, mask).probs
+
+    def example(self) -> Chain:
+        return self(*(torch.zeros(1, 1, 1) for _ in range(3)), None)
 
 
 class LatentContext(LatentVariable):
@@ -117,6 +158,7 @@ class LatentContext(LatentVariable):
 
 LATENTS: dict[str, Callable[..., Any]] = {
     **DISTRIBUTIONS,
+    "chain": LatentChain,
     "gaussian-context": LatentContext,
 }
 
@@ -128,6 +170,8 @@ def build_latent(config: str | dict[str, Any], *, query_size: int, size: int) ->
     )
     if factory is LatentContext:
         return LatentContext(query_size, size, **options)
+    if factory is LatentChain:
+        return LatentChain(**options)
     return LatentAlignment(partial(factory, **options))
 
 

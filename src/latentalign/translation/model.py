@@ -130,8 +130,8 @@ class TranslationModel(nn.Module):
 
         Tokens [B] give a prior over [B,1,S] and queries [B,1,H]. Tokens [B,W] are W hypotheses for each
         sentence, which share its memory: state rows are B·W, sentence by sentence, and the prior is [B,W,S].
-        The prior of a latent context is [B,1,H] or [B,W,H]. An alignment that remembers needs `belief` [B,W,S]: where
-        each hypothesis was in the step before, given all of its words; none at the first word.
+        The prior of a latent context is [B,1,H] or [B,W,H]. An alignment that remembers needs `belief` [B,W,S], the
+        log-probability of where each hypothesis was in the step before given all of its words; none at the first word.
         """
         if tokens.dim() == 1:
             tokens = tokens[:, None]
