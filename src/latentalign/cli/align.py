@@ -29,6 +29,11 @@ def align(
         help="exact (posterior by Bayes' rule), posterior (inference network) or prior (attention); "
         "the first of these that the run has unless given.",
     ),
+    path: bool = typer.Option(
+        False,
+        "--path",
+        help="Links of the likeliest alignment of the whole pair (Viterbi's) instead of the best of each word.",
+    ),
     scores: bool = typer.Option(
         False,
         "--scores",
@@ -52,6 +57,7 @@ def align(
     from latentalign.translation.corpus import read_pairs
 
     _check(reverse, method, threshold)
+    by = _by_path(by, threshold, reverse) if path else by
     require_distinct({"--output": output}, {"--source": source, "--target": target})
     files = PairFiles(source=str(source), target=str(target))
     for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output
@@ -76,8 +82,21 @@ def align(
                     f"latentalign: {source}, line {number}: a side has more than {aligner.longest} pieces; no links",
                     file=sys.stderr,
                 )
-            links = _decode(one.probs(chosen), None if two is None else two.probs(back_by), method, threshold)
+            if path:
+                links = one.path_links()
+            else:
+                back = None if two is None else two.probs(back_by)
+                links = _decode(one.probs(chosen), back, method, threshold)
             stream.write(_row(links, _mean_score(one, two) if scores else None))
+
+
+def _by_path(by: str | None, threshold: float | None, reverse: Path | None) -> str:
+    """A path is one alignment under the exact posterior: nothing else goes with it."""
+    if by not in (None, "exact") or threshold is not None or reverse is not None:
+        raise UserError(
+            "--path: takes the exact posterior's best path; leave --by, --threshold and --with out"
+        )
+    return "exact"
 
 
 def _nothing() -> Iterator[None]:

@@ -25,6 +25,7 @@ RunName = Annotated[
 ]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1, description="Of sampled inference.")]
 By = Literal["posterior", "prior", "exact"]
+Table = Literal["posterior", "prior", "exact", "filtered"]
 
 
 class _Request(BaseModel):
@@ -163,7 +164,11 @@ class Matrices(BaseModel):
     prior: list[list[float]]
     posterior: list[list[float]] | None = None
     exact: list[list[float]] | None = None
-    entropy: Annotated[dict[By, list[float]], Field(description="Of every target word, in nats.")]
+    filtered: Annotated[
+        list[list[float]] | None,
+        Field(description="Of a chain: given the words so far and this one; `exact` is given all of them."),
+    ] = None
+    entropy: Annotated[dict[Table, list[float]], Field(description="Of every target word, in nats.")]
     disagreement: Disagreement | None = None
 
 

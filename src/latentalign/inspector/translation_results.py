@@ -14,6 +14,7 @@ from latentalign.inspector.schemas import (
     Matrices,
     ScoreResult,
     SentenceResult,
+    Table,
     TranslationResult,
 )
 from latentalign.text.links import format_links
@@ -78,11 +79,13 @@ def align(
 
 
 def _matrices(found: PairAlignment) -> Matrices:
-    tables: dict[By, np.ndarray] = {"prior": found.prior}
+    tables: dict[Table, np.ndarray] = {"prior": found.prior}
     if found.posterior is not None:
         tables["posterior"] = found.posterior
     if found.exact is not None:
         tables["exact"] = found.exact
+    if found.filtered is not None:
+        tables["filtered"] = found.filtered
     other: By | None = "posterior" if "posterior" in tables else "exact" if "exact" in tables else None
     return Matrices(
         **{name: table.tolist() for name, table in tables.items()},

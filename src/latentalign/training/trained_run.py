@@ -109,23 +109,25 @@ class Run:
         *,
         by: str | None = None,
         threshold: float | None = None,
+        path: bool = False,
         scores: bool = False,
     ) -> "list[AlignedPair]":
         """Word links of every pair, each with its probability, and the matrix they come from.
 
         `by` names the distribution: exact (Bayes' rule), posterior (the inference network) or prior; unless it is
         given, the first of these that the run has. Links are the best of each target word, or with a `threshold`
-        all of at least this probability. `scores` adds the mean log-probability per target piece.
+        all of at least this probability, or with `path` those of the likeliest alignment of the whole pair. `scores`
+        adds the mean log-probability per target piece.
         """
         from latentalign.text.aligned_pair import AlignedPair
         from latentalign.text.symmetrise import decode_links
 
         aligner = self.aligner()
-        chosen = self.choose_links(by)
+        chosen = self.choose_links("exact" if path else by)
         results = []
         for found in aligner.align(pairs, exact=chosen == "exact", score=scores):
             probs = found.probs(chosen)
-            links = decode_links(probs, threshold=threshold)
+            links = found.path_links() if path else decode_links(probs, threshold=threshold)
             results.append(AlignedPair(found.source_words, found.target_words, links, probs, found.score))
         return results
 

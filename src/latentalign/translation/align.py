@@ -18,11 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.alignment.latent import Marginalised
+from latentalign.alignment.likelihood import TableLikelihood
 from latentalign.alignment.marginal import exact_marginal
 from latentalign.alignment.prediction import Predictor, Sampled
 from latentalign.alignment.problem import AlignmentProblem
 from latentalign.batching import cut
 from latentalign.errors import UserError
+from latentalign.text.links import Link
+from latentalign.text.symmetrise import decode_links
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import make_batch
 
@@ -39,16 +43,33 @@ class PairAlignment:
     target_words: list[str]
     prior: np.ndarray  # p(z | x, y so far): what the translator looks at
     posterior: np.ndarray | None = None  # q(z | x, y) of the inference network
-    exact: np.ndarray | None = None  # p(z | x, y so far and now), by Bayes' rule from prior and likelihood
+    exact: np.ndarray | None = (
+        None  # p(z | x, y), by Bayes' rule from prior and likelihood; of a chain, smoothed
+    )
+    filtered: np.ndarray | None = None  # of a chain, p(z | x, y so far and now); else `exact` is that
+    path: np.ndarray | None = (
+        None  # the likeliest alignment of the whole pair: the share of each word's pieces
+    )
     score: float | None = None  # mean log p(y|x) per target piece
     too_long: bool = False  # for this aligner: no links
 
     def probs(self, by: str) -> np.ndarray:
-        """The matrix of that name; `posterior` has to be there."""
-        found = {"prior": self.prior, "posterior": self.posterior, "exact": self.exact}[by]
+        """The matrix of that name, which has to have been asked for."""
+        found = {
+            "prior": self.prior,
+            "posterior": self.posterior,
+            "exact": self.exact,
+            "filtered": self.filtered,
+            "path": self.path,
+        }[by]
         if found is None:
             raise ValueError(f"{by} was not asked for")
         return found
+
+    def path_links(self) -> dict[Link, float]:
+        """The links of the likeliest alignment of the whole pair (Viterbi's), with their exact probabilities."""
+        exact = self.probs("exact")
+        return {(i, j): float(exact[j, i]) for i, j in decode_links(self.probs("path"))}
 
 
 def word_probs(
@@ -177,12 +198,12 @@ class Aligner:
         batch = make_batch([pair.source for pair in pairs], [pair.target for pair in pairs])
         device = next(self.model.parameters()).device
         problem = self.model.problem(batch.to(device), with_posterior=self.has_posterior)
-        log_probs, responsibilities = _likelihood(problem, exact=exact, score=score)
-        tables = {"prior": problem.prior.alignment_probs().cpu()}
+        tables, log_probs = (
+            _chain_tables(problem) if self.model.remembers else _tables(problem, exact=exact, score=score)
+        )
         if problem.posterior is not None:
-            tables["posterior"] = problem.posterior.alignment_probs().cpu()
-        if responsibilities is not None:
-            tables["exact"] = responsibilities.cpu()
+            tables["posterior"] = problem.posterior.alignment_probs()
+        tables = {name: table.cpu() for name, table in tables.items()}
         for number, pair in enumerate(pairs):
             shape = (len(pair.target_words), len(pair.source_words))
             words = {
@@ -196,6 +217,8 @@ class Aligner:
                 words["prior"],
                 words.get("posterior"),
                 words.get("exact"),
+                words.get("filtered"),
+                words.get("path"),
                 score=value,
             )
 
@@ -212,16 +235,19 @@ class PairPieces:
     target_index: list[int]
 
 
-def _likelihood(
+def _tables(
     problem: AlignmentProblem, *, exact: bool, score: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """log p(y|x) of every pair [B] and the exact posteriors [B,T,S], where asked for."""
+) -> tuple[dict[str, Tensor], Tensor | None]:
+    """The prior and, where asked for, the exact posterior [B,T,S] and its likeliest path; and log p(y|x) [B]."""
+    tables = {"prior": problem.prior.alignment_probs()}
     if not exact and not score:
-        return None, None
+        return tables, None
     if problem.prior.is_discrete:
         prior = problem.prior.discrete("by: exact", instead="use prior")
         marginal = exact_marginal(prior, problem.likelihood, prune=_PRUNE)
-        value, responsibilities = marginal.value, marginal.responsibilities if exact else None
+        if exact:
+            tables |= {"exact": marginal.responsibilities, "path": _path(marginal)}
+        value = marginal.value
     elif exact:
         raise UserError(
             f"by: the exact posterior needs a discrete alignment; this run's is {problem.prior.family}, use prior"
@@ -230,8 +256,30 @@ def _likelihood(
         # a fixed seed: the same pair gets the same score every time
         generator = torch.Generator(problem.weights.device).manual_seed(0)
         value = Sampled(20).score(problem.prior, problem.likelihood, generator=generator)
-        responsibilities = None
-    return (value * problem.weights).sum(dim=1) if score else None, responsibilities
+    return tables, (value * problem.weights).sum(dim=1) if score else None
+
+
+def _chain_tables(problem: AlignmentProblem) -> tuple[dict[str, Tensor], Tensor | None]:
+    """All that a chain says: before a word, with it, and with the whole target; and log p(y|x) [B].
+
+    Even where a step looks depends on f of the words before, so that f is evaluated everywhere.
+    """
+    prior = problem.prior.discrete("by", instead="use posterior")
+    f = TableLikelihood(problem.likelihood.everywhere(prior.support))
+    marginal, predictive = prior.marginalise(f.table), prior.predictive(f)
+    tables = {
+        "prior": predictive.probs,
+        "filtered": (predictive.log_probs + f.table).softmax(-1),
+        "exact": marginal.responsibilities,
+        "path": _path(marginal),
+    }
+    return tables, (marginal.value * problem.weights).sum(dim=1)
+
+
+def _path(marginal: Marginalised) -> Tensor:
+    """The likeliest alignment of all steps together, as a table of zeros and ones [B,T,S]."""
+    posterior = marginal.posterior
+    return torch.zeros_like(posterior.mean()).scatter_(-1, posterior.mode()[..., None], 1.0)
 
 
 def _empty(pair: PairPieces, *, too_long: bool) -> PairAlignment:
@@ -241,9 +289,7 @@ def _empty(pair: PairPieces, *, too_long: bool) -> PairAlignment:
     return PairAlignment(
         pair.source_words,
         pair.target_words,
-        nothing,
-        nothing,
-        nothing,
+        *(nothing,) * 5,
         score=-float("inf"),
         too_long=too_long,
     )

@@ -75,6 +75,17 @@ class InferenceNetworkConfig(Section):
     layers: PositiveInt = 1
     dropout: Share | None = None  # as the model's unless given
     from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
+    # As the model's unless given. A chain as prior may have a chain (with jumps of its own) or `categorical` as q.
+    alignment: str | dict[str, Any] | None = None
+
+    @field_validator("alignment")
+    @classmethod
+    def _alignment_is_known(cls, alignment: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if alignment is not None:
+            from latentalign.translation.latents import check_latent
+
+            check_latent(alignment)
+        return alignment
 
 
 class ModelConfig(Section):
@@ -89,7 +100,7 @@ class ModelConfig(Section):
     score: Literal["additive", "dot", "general"] = "additive"
     attention_size: PositiveInt = 256
     alignment: str | dict[str, Any] = (
-        "categorical"  # or dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
+        "categorical"  # or chain, dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
     )
     input_feeding: bool = False  # feed the expected context of a step into the next one
     initial_state: Literal["encoder", "zero"] = "encoder"  # where the decoder starts

@@ -38,7 +38,8 @@ class InferenceNetwork(nn.Module):
         self.source = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
         self.target = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
         self.score = General(size, size)
-        self.latent = build_latent(alignment, query_size=size, size=context_size)
+        own = alignment if config.alignment is None else config.alignment
+        self.latent = build_latent(own, query_size=size, size=context_size)
         self.dropout = Dropout(drop)
         self.from_prior = config.from_prior
 

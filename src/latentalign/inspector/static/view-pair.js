@@ -9,10 +9,11 @@ import { printed } from "./palette.js";
 import { set, state } from "./state.js";
 
 const latest = new Latest();
-export const TITLES = { prior: "Prior", posterior: "Posterior", exact: "Exact posterior" };
+export const TITLES = { prior: "Prior", posterior: "Posterior", filtered: "Filtered", exact: "Exact posterior" };
 const EXPLAIN = {
   prior: "where the translator looks before it knows the word",
   posterior: "where the inference network looks, given the whole pair",
+  filtered: "by Bayes' rule, given the words so far and this one",
   exact: "by Bayes' rule, given the word",
 };
 
@@ -52,9 +53,12 @@ export function pairView(page) {
 
 function show(page, results, run, found) {
   const result = found.results[0];
-  const names = ["prior", ...(state.panel ? [state.panel] : [])];
+  // a chain: what later words change stands beside what was known at the time
+  const isChain = Boolean(result.matrices.filtered) && state.panel === "exact";
+  const names = isChain ? ["prior", "filtered", "exact"] : ["prior", ...(state.panel ? [state.panel] : [])];
+  const explain = isChain ? { ...EXPLAIN, exact: "smoothed: by Bayes' rule, given the whole translation" } : EXPLAIN;
   const tables = names.map((name) => [name, result.matrices[name]]);
-  const distance = names.length > 1 ? distances(tables[0][1], tables[1][1]) : [];
+  const distance = names.length > 1 ? distances(tables.at(-2)[1], tables.at(-1)[1]) : [];
   const worst = largest(distance, 3);
   const wide = results.clientWidth > 720;
   const space = (results.clientWidth - 36 - (wide ? 32 : 0)) / (wide ? names.length : 1);
@@ -83,7 +87,7 @@ function show(page, results, run, found) {
   });
   results.replaceChildren(
     h("section", { class: "card", "aria-label": "Alignment" },
-      h("div", { class: "maps" }, svgs.map((svg, n) => h("figure", {}, h("div", { class: "scroll" }, svg), h("figcaption", { text: EXPLAIN[names[n]] })))),
+      h("div", { class: "maps" }, svgs.map((svg, n) => h("figure", {}, h("div", { class: "scroll" }, svg), h("figcaption", { text: explain[names[n]] })))),
       readout,
       worst.length > 0 && disagreements(result, tables, distance, worst, (row) => { pointer.move(row, 0); choose(row); }),
       h("div", { class: "row" },
