@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo inspect browser test test-slow check lint types docs format bench bench-objectives bench-distributed \
+.PHONY: demo inspect browser test test-slow check lint types docs format bench bench-objectives bench-chain bench-distributed \
         bench-server lock clean
 
 demo: $(READY)
@@ -47,6 +47,10 @@ bench: $(READY)
 
 bench-objectives: $(READY)
 	$(BIN)/python -m benchmarks.objectives
+
+# with torch-struct beside it: make bench-chain PEER=folder (see benchmarks/chain.py)
+bench-chain: $(READY)
+	$(BIN)/python -m benchmarks.chain $(if $(PEER),--peer $(PEER))
 
 bench-distributed: $(READY)
 	$(BIN)/python -m benchmarks.distributed

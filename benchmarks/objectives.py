@@ -14,6 +14,7 @@ from torch import nn
 from benchmarks.measure import measure, report
 from latentalign.alignment import (
     Additive,
+    AlignmentProblem,
     Categorical,
     ContextLikelihood,
     General,
@@ -76,7 +77,7 @@ def make(objective: Any, positions: int) -> Callable[[], None]:
         posterior = None
         if chosen.needs_posterior:
             posterior = Categorical.from_scores(0.5 * bench.posterior(queries, memory))
-        bound = chosen(prior, f, posterior=posterior, generator=generator)
+        bound = chosen(AlignmentProblem(prior, f, posterior=posterior), generator=generator)
         bench.zero_grad(set_to_none=True)
         memory.grad = queries.grad = None  # as in a model, where they are not leaves
         (-bound.surrogate.mean()).backward()

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
+from latentalign.alignment.chain_pruning import marginalise_pruned_chain
 from latentalign.alignment.checks import check_count, check_shapes
 from latentalign.alignment.dependence import Dependence, Sequential
 from latentalign.alignment.distributions import Categorical, check_finite
@@ -169,9 +170,16 @@ class Chain(DiscreteLatent):
         known = zero_where_masked(log_f.detach(), self.support & self.steps[..., None])
         return Marginalised(value.masked_fill(hopeless, -torch.inf), known, posterior)
 
+    def marginalise_pruned(self, likelihood: Likelihood, prune: float) -> Marginalised:
+        if not likelihood.is_probability:
+            return self.marginalise(likelihood.everywhere(self.support))  # without a bound on f, all count
+        found = marginalise_pruned_chain(self, likelihood, prune)
+        posterior = partial(self.detach()._posterior, found.mixed_log_f)
+        return Marginalised(found.surrogate, found.log_f, posterior, found.evaluated, found.dropped)
+
     def _posterior(self, log_f: Tensor) -> "Chain":
-        given = self._inputs(log_f)
-        back = run_backward(given, run_filter(given), self._last_step().to(given.scores.dtype))
+        given = self.inputs(log_f)
+        back = run_backward(given, run_filter(given), self.last_step().to(given.scores.dtype))
         scores = (given.emission + back.log_psi).clamp_min(LOG_ZERO)
         possible = self.support & (scores > NOTHING)
         scores = scores - scores.amax(dim=-1, keepdim=True)
@@ -185,7 +193,7 @@ class Chain(DiscreteLatent):
             # the last output changes nothing for the steps before it
             alone = self.shape[1] == 1
             log_f = torch.zeros_like(self.scores) if alone else likelihood.everywhere(self.support)
-            filtered = run_filter(self._inputs(log_f.clamp_min(LOG_ZERO)), keep=keep)
+            filtered = run_filter(self.inputs(log_f.clamp_min(LOG_ZERO)), keep=keep)
             log_probs = filtered.log_arrival + self._filled(self.scores)
         possible = log_probs > NOTHING
         return Categorical(log_probs.masked_fill(~possible, -torch.inf).to(self.dtype), possible)
@@ -269,7 +277,8 @@ class Chain(DiscreteLatent):
         """r(k, i), [S,S] or [B,S,S], log 0 where forbidden."""
         return self.transitions.detach().dense()
 
-    def _inputs(self, log_f: Tensor) -> Inputs:
+    def inputs(self, log_f: Tensor) -> Inputs:
+        """The chain with outputs, as the recursions take them."""
         return Inputs(
             self._filled(self.scores), wide(log_f), self._start, self.transitions.detach(), self.steps
         )
@@ -292,7 +301,7 @@ class Chain(DiscreteLatent):
             found.append(live.arrive(found[-1] - self._log_z[:, t]) + scores[:, t])
         return torch.stack(found, dim=1)
 
-    def _last_step(self) -> Tensor:
+    def last_step(self) -> Tensor:
         """1 at the last real step, [B,T]."""
         after = torch.cat([self.steps[:, 1:], torch.zeros_like(self.steps[:, :1])], dim=1)
         return self.steps & ~after

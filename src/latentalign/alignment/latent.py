@@ -239,9 +239,9 @@ class DiscreteLatent(Latent):
     def marginalise(self, log_f: Tensor) -> Marginalised:
         """Sum z out of p(z) f(z), given log f [B,T,S] on the support."""
 
+    @abstractmethod
     def marginalise_pruned(self, likelihood: Likelihood, prune: float) -> Marginalised:
         """The same with f at few positions: those whose posterior probability may exceed `prune`."""
-        self._refuse("prune: pruning the marginal", "set prune to 0")
 
     @abstractmethod
     def predictive(self, likelihood: Likelihood, *, keep: int | None = None) -> "Categorical":
