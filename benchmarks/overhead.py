@@ -24,14 +24,13 @@ from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.training.loop.after_step import AfterEachStep
 from latentalign.training.recipe.recipes import Recipe, build_recipe
 from latentalign.training.recipe.schedule import schedule_of
-from latentalign.training.run.folders import prepare
 from latentalign.training.train import train
 from latentalign.translation.synthetic import write_corpus
 
 
 def bare_loop(recipe: Recipe, folder: Path) -> list[float]:
     """Processor seconds of every step of a loop without a trainer."""
-    prepared = prepare(recipe, folder, lambda text: None)
+    prepared = recipe.prepare(folder, lambda text: None)
     schedule = schedule_of(recipe)
     torch.manual_seed(1)
     model = recipe.task.build_model(recipe.model, prepared.assets, needs_posterior=schedule.needs_posterior)

@@ -26,7 +26,6 @@ from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.loop.stream import Stream
 from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.schedule import Schedule, schedule_of
-from latentalign.training.run.folders import prepare
 
 _BYTES = 16  # of a parameter in training: itself, its gradient and Adam's two means, four each
 _TRIED = 4  # examples of validation
@@ -37,7 +36,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
     schedule = check_settings(recipe)
     lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="latentalign-") as scratch:
-        prepared = prepare(recipe, Path(scratch), lines.append)
+        prepared = recipe.prepare(Path(scratch), lines.append)
         try:
             return [*lines, *try_out(recipe, schedule, prepared)]
         except NonFiniteError as error:

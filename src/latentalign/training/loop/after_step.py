@@ -73,8 +73,8 @@ class AfterEachStep(Callback):
         self.progress.start(pl_module.position, pl_module.schedule.total)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Step, batch_idx: int) -> None:
-        phase = pl_module.schedule.at(batch.start)
-        if pl_module.phase is None or phase.number != pl_module.phase.number:
+        if pl_module.phase is None or batch.start >= pl_module.phase.end:
+            phase = pl_module.schedule.at(batch.start)
             self.say(phase.describe(pl_module.schedule.total))
             pl_module.enter(phase)
             wrap_again(trainer, pl_module, batch)

@@ -17,7 +17,7 @@ from latentalign.training.recipe.validation import validate
 from latentalign.training.recipe.yaml_values import check_plain, read_yaml
 
 if TYPE_CHECKING:
-    from latentalign.task import Task
+    from latentalign.task import Log, Prepared, Task
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Recipe:
     objective: str | dict[str, Any]
     schedule: tuple[PhaseConfig, ...]
     training: TrainingConfig
+
+    def prepare(self, folder: Path, log: "Log") -> "Prepared":
+        """Let the task read its data, and write what a run needs of them into the folder."""
+        return self.task.prepare(self.data, self.model, folder=folder, seed=self.seed, log=log)
 
     def resolved(self) -> dict[str, Any]:
         """Everything written out, defaults included, as plain values: what `config.yaml` of a run holds."""

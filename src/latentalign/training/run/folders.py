@@ -78,7 +78,7 @@ def begin(
             if replaces:
                 old.enter_context(hold(folder))
             stack.enter_context(hold(draft))
-            prepared = prepare(recipe, draft, log)
+            prepared = recipe.prepare(draft, log)
             trial(prepared)
             mark(draft, recipe.resolved(), prepared)
             save_config(recipe, draft)
@@ -176,11 +176,6 @@ def _sweep(folder: Path) -> None:
             _discard(path, folder)
 
 
-def prepare(recipe: Recipe, folder: Path, log: Callable[[str], None]) -> Any:
-    """Let the task read its data."""
-    return recipe.task.prepare(recipe.data, recipe.model, folder=folder, seed=recipe.seed, log=log)
-
-
 @contextmanager
 def prepare_again(recipe: Recipe, folder: Path, log: Callable[[str], None]) -> Iterator[Any]:
     """Prepare the data of a run that exists, in a scratch copy of its files; they must come out the same."""
@@ -189,7 +184,7 @@ def prepare_again(recipe: Recipe, folder: Path, log: Callable[[str], None]) -> I
         for name in _files_of_the_task(folder):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(folder / name, copy / name)
-        prepared = prepare(recipe, copy, log)
+        prepared = recipe.prepare(copy, log)
         for path in sorted(copy.rglob("*")):
             original = folder / path.relative_to(copy)
             if path.is_file() and original.is_file() and not filecmp.cmp(path, original, shallow=False):
