@@ -3,6 +3,7 @@
 import pytest
 
 from latentalign.reports.paper.table import (
+    Column,
     Table,
     html_page,
     mean_column,
@@ -58,6 +59,23 @@ def test_html_is_escaped_and_whole(table):
     assert '<img src="curve.png"' in page
     assert page.rstrip().endswith("</html>")
     assert page.count("<tr>") == 3
+
+
+def test_a_cell_that_is_pointed_out_is_bold_in_both_forms():
+    column = Column(
+        "agrees", lambda row: row["row"], is_number=False, is_strong=lambda row: row["row"] == "no"
+    )
+    table = Table("T", (column,), ({"row": "no"}, {"row": "yes"}))
+    assert table.markdown().splitlines()[-2:] == ["| **no** |", "| yes |"]
+    page = html_page("P", [table])
+    assert '<td class="name"><strong>no</strong></td>' in page
+    assert '<td class="name">yes</td>' in page
+    assert "**" not in page
+
+
+def test_a_title_is_not_said_twice():
+    assert html_page("T", [Table("T", (name_column("a", "row"),), ())]).count("T</") == 2  # title and heading
+    assert "<caption>" in html_page("Other", [Table("T", (name_column("a", "row"),), ())])
 
 
 def test_a_bar_in_a_cell_does_not_end_it():

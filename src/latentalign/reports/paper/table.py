@@ -18,6 +18,12 @@ class Column:
     head: str
     text: Callable[[Row], str]
     is_number: bool = True
+    is_strong: Callable[[Row], bool] = lambda row: False  # which cells to point out
+
+    def markdown(self, row: Row) -> str:
+        """The cell of a row."""
+        text = self.text(row).replace("|", "\\|")
+        return f"**{text}**" if self.is_strong(row) else text
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,9 @@ class Table:
 
     def markdown(self) -> str:
         """As Markdown, caption first."""
-        heads = [column.head for column in self.columns]
+        heads = [column.head.replace("|", "\\|") for column in self.columns]
         marks = ["--:" if column.is_number else ":--" for column in self.columns]
-        cells = [[column.text(row) for column in self.columns] for row in self.rows]
+        cells = [[column.markdown(row) for column in self.columns] for row in self.rows]
         lines = [_line(heads), _line(marks), *map(_line, cells)]
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"**{self.caption}**\n\n" + "\n".join(lines) + "\n" + notes
@@ -99,4 +105,4 @@ def name_column(head: str, key: str) -> Column:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(cells) + " |"

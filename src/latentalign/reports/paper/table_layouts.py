@@ -155,7 +155,7 @@ def claims_table(claims: Sequence[Row]) -> Table:
         name_column("the paper says", "claim"),
         Column("paper", lambda claim: _pair(claim["published"])),
         Column("ours", lambda claim: _pair(claim["ours"])),
-        Column("agrees", _verdict, is_number=False),
+        Column("agrees", _verdict, is_number=False, is_strong=lambda claim: claim["agrees"] is False),
     )
     return Table("Where the order agrees with the paper", columns, tuple(claims))
 
@@ -167,7 +167,7 @@ def _pair(values: Sequence[float | None]) -> str:
 def _verdict(claim: Row) -> str:
     if claim["agrees"] is None:
         return "not measured"
-    word = "yes" if claim["agrees"] else "**no**"
+    word = "yes" if claim["agrees"] else "no"
     return word if claim["clear"] is not False else f"{word}, within what seeds differ by"
 
 
