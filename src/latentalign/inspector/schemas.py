@@ -159,7 +159,7 @@ class Disagreement(BaseModel):
 
 
 class Matrices(BaseModel):
-    """Probabilities [target word][source word]. What a row lacks to 1 lies on no word."""
+    """Probabilities [target word][source word]. The rest of a row is on the null word."""
 
     prior: list[list[float]]
     posterior: list[list[float]] | None = None

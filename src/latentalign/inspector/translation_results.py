@@ -17,6 +17,7 @@ from latentalign.inspector.schemas import (
     Table,
     TranslationResult,
 )
+from latentalign.text.aligned_pair import with_null_word
 from latentalign.text.links import format_links
 from latentalign.text.symmetrise import decode_links
 from latentalign.translation.align import Aligner, PairAlignment
@@ -98,21 +99,15 @@ def _matrices(found: PairAlignment) -> Matrices:
     )
 
 
-def _with_no_word(rows: np.ndarray) -> np.ndarray:
-    """Rows with what they lack to 1 as a column of its own: [T,S+1]."""
-    rest = np.clip(1.0 - rows.sum(axis=1, keepdims=True), 0.0, 1.0)
-    return np.concatenate([rows, rest], axis=1)
-
-
 def row_entropy(rows: np.ndarray) -> np.ndarray:
-    """Entropy of every row in nats, no word at all being one of the outcomes: [T]."""
-    probs = _with_no_word(rows)
+    """Entropy of every row in nats, the null word being one of the outcomes: [T]."""
+    probs = with_null_word(rows)
     return -(probs * np.log(np.where(probs > 0, probs, 1.0))).sum(axis=1) + 0.0
 
 
 def row_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Total variation distance between the rows of two tables: [T]."""
-    return 0.5 * np.abs(_with_no_word(one) - _with_no_word(other)).sum(axis=1)
+    return 0.5 * np.abs(with_null_word(one) - with_null_word(other)).sum(axis=1)
 
 
 def score(

@@ -20,8 +20,14 @@ class AlignedPair:
     source_words: list[str]
     target_words: list[str]
     links: dict[Link, float]
-    probs: np.ndarray  # [target words, source words]; what a row lacks to 1 is the probability of no word
+    probs: np.ndarray  # [target words, source words]; the rest of a row is on the null word
     score: float | None = None  # mean log-probability of a target piece given the source, where asked for
 
     def __str__(self) -> str:
         return format_links(self.links)
+
+
+def with_null_word(probs: np.ndarray) -> np.ndarray:
+    """Rows [target words, source words] with the probability of the null word as a last column."""
+    rest = np.clip(1.0 - probs.sum(axis=1, keepdims=True), 0.0, 1.0)
+    return np.concatenate([probs, rest], axis=1)

@@ -63,7 +63,7 @@ def heatmap(
 ) -> Figure:
     """Draw every panel (name -> probabilities) over the same words; gold links are framed.
 
-    What a row lacks to 1 is mass on no word (the end mark of the source).
+    The rest of a row's probability is on the null word and is not drawn.
     """
     if not source_words or not target_words:
         raise UserError("heat map: expected at least one word on either side, got an empty sentence")

@@ -9,6 +9,7 @@ import numpy as np
 
 from latentalign.files import read_lines
 from latentalign.reports.figures.heatmap import heatmap, save
+from latentalign.text.aligned_pair import with_null_word
 from latentalign.training.trained_run import Run
 from latentalign.translation.align import Aligner, PairAlignment
 
@@ -16,7 +17,7 @@ SHORTEST, LONGEST = 6, 16  # words a side: what a picture can show
 SHOWN = 3
 RULE = (
     f"Of all test pairs with {SHORTEST} to {LONGEST} words on either side, those whose two alignments differ most: "
-    "largest mean Jensen–Shannon divergence over target words, in nats, where probability on no word counts as a "
+    "largest mean Jensen–Shannon divergence over target words, in nats, where the null word counts as a "
     "position of its own."
 )
 
@@ -38,9 +39,8 @@ def divergence(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _completed(probs: np.ndarray) -> np.ndarray:
-    """With what a row lacks to 1 as a last column: no word."""
-    nothing = np.clip(1.0 - probs.sum(axis=1, keepdims=True), 0.0, 1.0)
-    whole = np.concatenate([np.clip(probs, 0.0, 1.0), nothing], axis=1)
+    """Rows that sum to 1, the null word included."""
+    whole = with_null_word(np.clip(probs, 0.0, 1.0))
     completed: np.ndarray = whole / whole.sum(axis=1, keepdims=True)
     return completed
 
