@@ -23,6 +23,7 @@ class PairFiles(Section):
     table: OneOrMore | None = None  # .tsv with a header line, or .jsonl; plain or gzipped
     source_column: str | None = None
     target_column: str | None = None
+    links: OneOrMore | None = None  # word links, line for line, for `model.external_posterior`
 
     @model_validator(mode="after")
     def _one_way_only(self) -> "PairFiles":
@@ -88,6 +89,12 @@ class InferenceNetworkConfig(Section):
         return alignment
 
 
+class ExternalPosteriorConfig(Section):
+    """q(z | x, y) from the links of `data.train.links` in place of an inference network."""
+
+    smoothing: Share = 0.01  # this share of every row is spread evenly: no link is quite sure
+
+
 class ModelConfig(Section):
     """`model:` of a translation recipe."""
 
@@ -112,6 +119,7 @@ class ModelConfig(Section):
         None  # ± this for every weight; torch's own if none
     )
     inference_network: InferenceNetworkConfig = InferenceNetworkConfig()
+    external_posterior: ExternalPosteriorConfig | None = None
 
     @field_validator("alignment")
     @classmethod

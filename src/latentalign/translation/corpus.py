@@ -3,16 +3,19 @@
 import json
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from latentalign.errors import UserError
 from latentalign.files import read_lines
+from latentalign.text.links import read_links
 from latentalign.text.parallel import Pair, read_parallel
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import DataConfig, PairFiles
+from latentalign.translation.piece_links import PieceLinks, read_piece_links
 from latentalign.translation.tokenizer import END
 
 
@@ -60,6 +63,7 @@ class Corpus:
     target: Sequences
     lines: np.ndarray  # [N] int64, line numbers from 1 in what was read
     report: CorpusReport
+    links: PieceLinks | None = None  # of an external posterior
 
     def __len__(self) -> int:
         return len(self.source)
@@ -193,6 +197,16 @@ def build_corpus(pairs: Iterator[Pair], assets: TranslationAssets, *, keep: Filt
         for tokens, offset in zip(sides, offsets, strict=True)
     )
     return Corpus(source, target, np.frombuffer(lines, dtype=np.int64), report)
+
+
+def with_links(corpus: Corpus, files: PairFiles, data: DataConfig, assets: TranslationAssets) -> Corpus:
+    """The same corpus with the links of its pairs, if there is a file of them."""
+    if files.links is None:
+        return corpus
+    paths = [data.path(name) for name in _listed(files.links)]
+    found = chain.from_iterable(map(read_links, paths))
+    links = read_piece_links(read_pairs(files, data.path), found, assets, corpus.lines, paths[-1])
+    return replace(corpus, links=links)
 
 
 def require_pairs(report: CorpusReport) -> None:

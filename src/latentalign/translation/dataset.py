@@ -1,7 +1,7 @@
 """Batches of sentence pairs: planned by length, the same for the same seed and epoch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ class Batch:
     source_mask: Tensor  # [B,S] bool
     target: Tensor  # [B,T] long: what is predicted, end mark included
     target_mask: Tensor  # [B,T] bool
+    links: Tensor | None = None  # [B,T,S] probabilities of an external posterior
 
     @property
     def target_input(self) -> Tensor:
@@ -30,13 +31,15 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
-        fields = (self.source, self.source_mask, self.target, self.target_mask)
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in fields))
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
         """The same batch in memory from which a GPU can copy while it computes."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         fields = (self.source, self.source_mask, self.target, self.target_mask)
-        return Batch(*(tensor.pin_memory() for tensor in fields))
+        return replace(Batch(*map(move, fields)), links=None if self.links is None else move(self.links))
 
     def __len__(self) -> int:
         return self.source.shape[0]
@@ -92,7 +95,10 @@ class TranslationDataset:
     def collate(self, indices: list[int]) -> Batch:
         """The chosen pairs as one batch."""
         corpus = self.corpus
-        return make_batch([corpus.source[i] for i in indices], [corpus.target[i] for i in indices])
+        batch = make_batch([corpus.source[i] for i in indices], [corpus.target[i] for i in indices])
+        if corpus.links is None:
+            return batch
+        return replace(batch, links=corpus.links.table(indices, batch.target.shape[1], batch.source.shape[1]))
 
     def describe(self, indices: list[int]) -> str:
         """Where the chosen pairs stand in the files, for an error message."""
@@ -100,6 +106,9 @@ class TranslationDataset:
         return f"lines {lines} of {self.corpus.report.name}"
 
     def fingerprint(self) -> str:
-        """A checksum of all pieces of all pairs."""
-        sides = (self.corpus.source, self.corpus.target)
-        return digest(*(np.ascontiguousarray(part) for side in sides for part in (side.tokens, side.offsets)))
+        """A checksum of all pieces of all pairs, and of their links where there are some."""
+        sides, links = (self.corpus.source, self.corpus.target), self.corpus.links
+        parts = [part for side in sides for part in (side.tokens, side.offsets)]
+        if links is not None:
+            parts += [links.targets, links.sources, links.probs, links.offsets]
+        return digest(*map(np.ascontiguousarray, parts))

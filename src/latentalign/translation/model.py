@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from latentalign.alignment.distributions import external_posterior
 from latentalign.alignment.latent import Latent
 from latentalign.alignment.likelihood import ContextLikelihood
 from latentalign.alignment.problem import AlignmentProblem
@@ -85,7 +86,7 @@ class TranslationModel(nn.Module):
                 context_size=hidden,
                 dropout=config.dropout,
             )
-            if needs_posterior
+            if needs_posterior and config.external_posterior is None
             else None
         )
         if config.uniform_init is not None:
@@ -184,8 +185,16 @@ class TranslationModel(nn.Module):
             feed = torch.bmm(self.latent.attention(scores[-1], memory.mask), memory.states).squeeze(1)
         return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)
 
-    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent:
-        """q(z | x, y) over [B,T,S] by the inference network; a latent context is one of the memory's values."""
+    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent | None:
+        """q(z | x, y) over [B,T,S] by the inference network; a latent context is one of the memory's values.
+
+        An external posterior comes with the batch instead; pairs without links have none.
+        """
+        if self.config.external_posterior is not None:
+            if batch.links is None:
+                return None
+            smoothing = self.config.external_posterior.smoothing
+            return external_posterior(batch.links, batch.source_mask, smoothing=smoothing)
         if self.inference_network is None:
             raise UserError(
                 "model: it has no inference network; train with an objective that uses a posterior"

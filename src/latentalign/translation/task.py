@@ -15,7 +15,7 @@ from latentalign.translation import config
 from latentalign.translation.align import Aligner
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs
+from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs, with_links
 from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions
@@ -56,6 +56,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         self, data: config.DataConfig, model: config.ModelConfig, *, folder: Path, seed: int, log: Log
     ) -> Prepared:
         """Learn the tokenizers (or find them in `folder`), keep them there, and tokenise the corpora."""
+        _check_links(data, model)
         if data.prepared is not None:
             return self._from_prepared(data, folder, log)
         known = (folder / VOCABULARY).exists()  # the run was begun before, or by another process
@@ -65,7 +66,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
             files = getattr(data, split)
             corpus = build_corpus(_pairs(data, files), assets, keep=_filter(data, split), name=name_of(files))
             log(str(corpus.report))
-            datasets[split] = _dataset(corpus, data)
+            datasets[split] = _dataset(with_links(corpus, files, data, assets), data)
         return Prepared(assets, datasets["train"], datasets["valid"])
 
     def _from_prepared(self, data: config.DataConfig, folder: Path, log: Log) -> Prepared:
@@ -83,6 +84,10 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         self, data: config.DataConfig, model: config.ModelConfig, *, to: Path, seed: int, log: Log
     ) -> None:
         """Tokenise the corpora once into a folder for `data.prepared`."""
+        if model.external_posterior is not None:
+            raise UserError(
+                "model.external_posterior: its links cannot be prepared; train from the text files"
+            )
         to.mkdir(parents=True, exist_ok=True)
         (to / _PREPARED).unlink(missing_ok=True)  # until everything is written again
         assets = _learn_assets(data, to, log)
@@ -171,7 +176,26 @@ def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:
 def _settings(data: config.DataConfig) -> dict[str, Any]:
     """What a prepared folder depends on."""
     names = {"train", "valid", "tokenizer", "source_end", "max_length", "max_ratio"}
-    return data.model_dump(mode="json", include=names)
+    links = {split: {"links"} for split in _SPLITS}  # none: see `_check_links`
+    return data.model_dump(mode="json", include=names, exclude=links)
+
+
+def _check_links(data: config.DataConfig, model: config.ModelConfig) -> None:
+    """Links and an external posterior belong together; a folder of `prepare` has none."""
+    if model.external_posterior is not None and data.prepared is not None:
+        raise UserError(
+            "data.prepared: prepared files have no links, which model.external_posterior needs; leave it out"
+        )
+    if model.external_posterior is not None and data.train.links is None:
+        raise UserError(
+            "model.external_posterior: expected data.train.links, a file of word links; "
+            "write one by latentalign align --scores"
+        )
+    for split in _SPLITS:
+        if model.external_posterior is None and getattr(data, split).links is not None:
+            raise UserError(
+                f"data.{split}.links: nothing uses them; add model.external_posterior: {{}}, or leave them out"
+            )
 
 
 def _check_settings(data: config.DataConfig, shards: Path) -> None:
