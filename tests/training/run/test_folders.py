@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from latentalign.errors import UserError
-from latentalign.training.run import folders
+from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.run.lock import LOCK, hold, is_held
 from latentalign.training.run.marker import MARKER, read_marker
 from latentalign.training.run.weights import MODEL
@@ -169,7 +169,7 @@ def test_nobody_trains_or_resumes_where_somebody_trains(copy):
 def test_two_that_begin_at_once_do_not_mix(tmp_path, monkeypatch, overwrite):
     """The other one begins its run while this one reads its data."""
     folder = tmp_path / "run"
-    prepare = folders.prepare
+    prepare = Recipe.prepare
     calls = []
 
     def slowly(*arguments):
@@ -179,7 +179,7 @@ def test_two_that_begin_at_once_do_not_mix(tmp_path, monkeypatch, overwrite):
             run(folder, seed=5, **SHORT)
         return found
 
-    monkeypatch.setattr(folders, "prepare", slowly)
+    monkeypatch.setattr(Recipe, "prepare", slowly)
     with pytest.raises(UserError, match="another process has begun a run there"):
         run(folder, overwrite=overwrite, **SHORT)
     assert load(folder).config.seed == 5
