@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from latentalign.alignment import Categorical, Chain, MatrixTransitions, MonotoneTransitions
+from latentalign.alignment import (
+    Categorical,
+    Chain,
+    MatrixTransitions,
+    MonotoneTransitions,
+    marginalise_with_null,
+)
 from latentalign.alignment.evidence import log_evidence
 from latentalign.alignment.filtering import predict, update
-from latentalign.alignment.forward_backward import Null
 from tests import chain_oracles, oracles
 from tests.alignment import chains
 from tests.alignment.chains import DOUBLE, EXACT, ChainProblem
@@ -126,9 +131,9 @@ def test_the_null_state_remembers_where_the_chain_was() -> None:
     scores, log_f, nowhere, jumps = leaf(1, 3, 2), leaf(1, 3, 2), leaf(1, 3), leaf(2, 2)
     chance = 0.3
     odds = torch.tensor(math.log(chance / (1 - chance)), dtype=DOUBLE, requires_grad=True)
-    null = Null(odds.expand(1, 3, 2), odds.expand(1, 3), nowhere)
-    start = torch.zeros(1, 2, dtype=DOUBLE)
-    value = log_evidence(scores, log_f, start, MatrixTransitions(jumps), torch.ones(1, 3).bool(), null)
+    chain = Chain.from_scores(scores, transitions=MatrixTransitions(jumps))
+    marginal = marginalise_with_null(chain, log_f, nowhere, odds)
+    value = marginal.surrogate
 
     def plain(s, f, n, r, p=chance):
         chain = PlainChain(s, r, null=p)
@@ -136,6 +141,9 @@ def test_the_null_state_remembers_where_the_chain_was() -> None:
 
     lists = [scores[0].tolist(), log_f[0].tolist(), nowhere[0].tolist(), jumps.tolist()]
     close(value[0], plain(*lists))
+    law = chain_oracles.posterior(PlainChain(lists[0], lists[3], null=chance), lists[1], lists[2])
+    close(marginal.positions[0], chain_oracles.marginals(law, 2))
+    close(marginal.nowhere[0], [sum(p for z, p in law.items() if z[t] < 0) for t in range(3)])
     found = torch.autograd.grad(value.sum(), (scores, log_f, nowhere, jumps, odds))
     for number, leaf_found in enumerate(found[:4]):
         shape = list(torch.tensor(lists[number]).shape)

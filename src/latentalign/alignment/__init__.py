@@ -32,6 +32,7 @@ from latentalign.alignment.metrics import (
     proposition1,
     tightness,
 )
+from latentalign.alignment.null_state import NullMarginalised, marginalise_with_null
 from latentalign.alignment.objectives import (
     Elbo,
     Hard,
@@ -97,6 +98,7 @@ __all__ = [
     "NoBaseline",
     "NonFiniteError",
     "Normal",
+    "NullMarginalised",
     "Objective",
     "Pathwise",
     "Predictor",
@@ -125,6 +127,7 @@ __all__ = [
     "external_posterior",
     "jump_matrix",
     "log_marginal",
+    "marginalise_with_null",
     "parse_inference",
     "proposition1",
     "tightness",

@@ -12,13 +12,14 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
+from latentalign.alignment.chain_paths import best_path, draw_paths, with_a_future
 from latentalign.alignment.chain_pruning import marginalise_pruned_chain
 from latentalign.alignment.checks import check_count, check_shapes
 from latentalign.alignment.dependence import Dependence, Sequential
 from latentalign.alignment.distributions import Categorical, check_finite
-from latentalign.alignment.errors import ConfigError, ShapeError
+from latentalign.alignment.errors import ShapeError
 from latentalign.alignment.evidence import log_evidence
-from latentalign.alignment.forward_backward import Inputs, run_backward, run_filter, wide
+from latentalign.alignment.forward_backward import Inputs, Null, run_backward, run_filter, wide
 from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms, Marginalised
 from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.masks import expand_mask, zero_where_masked
@@ -48,7 +49,7 @@ class Chain(DiscreteLatent):
 
     def __post_init__(self) -> None:
         self._check_steps(self.steps)
-        object.__setattr__(self, "support", self._with_a_future())
+        object.__setattr__(self, "support", with_a_future(self.mask, self.steps, self.transitions))
 
     @classmethod
     def from_scores(
@@ -209,21 +210,10 @@ class Chain(DiscreteLatent):
 
     def sample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_count("samples", samples, hint="draw one sample or more")
-        batch, count, positions = self.shape
         with torch.no_grad():
-            scores = self._filled(self.scores)
-            logits = (self._start + scores[:, 0]).expand(samples, batch, positions)
-            path = [self._draw(logits, generator)]
-            for t in range(1, count):
-                drawn = self._draw(self.transitions.rows(path[-1]) + scores[:, t], generator)
-                # padding stays where the chain ended
-                path.append(torch.where(self.steps[:, t], drawn, path[-1]))
-        return torch.stack(path, dim=-1)
-
-    @staticmethod
-    def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-        rows = logits.softmax(dim=-1).flatten(0, 1)
-        return torch.multinomial(rows, 1, generator=generator).view(logits.shape[:2])
+            return draw_paths(
+                self._filled(self.scores), self._start, self.transitions, self.steps, samples, generator
+            )
 
     def log_prob(self, positions: Tensor) -> Tensor:
         """log p(z_t | z_{t−1}) of paths [K,B,T]: [K,B,T], 0 at padding."""
@@ -248,19 +238,7 @@ class Chain(DiscreteLatent):
     def mode(self) -> Tensor:
         """Viterbi's path, [B,T]; padding stays where the path ends."""
         with torch.no_grad():
-            scores, log_z, matrix = self._filled(self.scores), self._log_z, self._matrix
-            best = self._start + scores[:, 0]  # [B,S]
-            came_from = []
-            for t in range(1, self.shape[1]):
-                onward, origin = ((best - log_z[:, t])[:, :, None] + matrix).max(dim=1)
-                real = self.steps[:, t, None]
-                stay = torch.arange(self.shape[-1], device=self.device).expand_as(origin)
-                best = torch.where(real, onward + scores[:, t], best)
-                came_from.append(torch.where(real, origin, stay))
-            path = [best.argmax(dim=-1)]
-            for origin in reversed(came_from):
-                path.append(origin.gather(-1, path[-1][:, None])[:, 0])
-        return torch.stack(path[::-1], dim=-1)
+            return best_path(self._filled(self.scores), self._start, self._log_z, self._matrix, self.steps)
 
     # --- inside ---
 
@@ -277,10 +255,15 @@ class Chain(DiscreteLatent):
         """r(k, i), [S,S] or [B,S,S], log 0 where forbidden."""
         return self.transitions.detach().dense()
 
-    def inputs(self, log_f: Tensor) -> Inputs:
+    def inputs(self, log_f: Tensor, null: Null | None = None) -> Inputs:
         """The chain with outputs, as the recursions take them."""
         return Inputs(
-            self._filled(self.scores), wide(log_f), self._start, self.transitions.detach(), self.steps
+            self._filled(self.scores),
+            wide(log_f),
+            self._start,
+            self.transitions.detach(),
+            self.steps,
+            None if null is None else null.double(),
         )
 
     @cached_property
@@ -313,35 +296,6 @@ class Chain(DiscreteLatent):
             raise ShapeError(
                 "steps: expected real steps first and then padding, received another order; a chain has no holes"
             )
-
-    def _with_a_future(self) -> Tensor:
-        """The positions from which the remaining steps can be made; refuse an example that has none."""
-        if self.transitions.allowed is None:
-            return self.mask
-        steps = self.steps
-        possible = self.mask[:, -1]
-        found = [possible]
-        for t in reversed(range(self.shape[1] - 1)):
-            onward = self.mask[:, t] & self.transitions.can_leave(possible)
-            possible = torch.where(steps[:, t + 1, None], onward, self.mask[:, t])
-            found.append(possible)
-        support = torch.stack(found[::-1], dim=1)
-        lost = ~support[:, 0].any(dim=-1)
-        if bool(lost.any()):
-            self._refuse_without_path(int(lost.nonzero()[0]))
-        return support
-
-    def _refuse_without_path(self, example: int) -> None:
-        reached = self.mask[example : example + 1, 0]
-        step = 0
-        while bool(reached.any()):
-            step += 1
-            arrived = self.transitions.detach().can_arrive(reached.expand(self.shape[0], -1))[example]
-            reached = (self.mask[example, step] & arrived)[None]
-        raise ConfigError(
-            f"transitions: expected at least one path, received none for example {example}: no position can be "
-            f"reached at step {step}; allow staying, or give it more positions than steps"
-        )
 
 
 def _one_later(values: Tensor, first: float | bool) -> Tensor:
