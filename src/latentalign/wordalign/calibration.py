@@ -1,0 +1,99 @@
+"""Probabilities that mean something, and a threshold, both without gold links.
+
+A direction is too sure of itself: its model sees words as independent. The other direction is a judge that makes other
+mistakes. So a direction's probability u is replaced by what the other says of links with that u, on average: a logistic
+curve in log-odds, fitted to the other direction's probabilities. The probability of a link is the mean of both curves.
+The threshold is the one with the greatest expected F-measure under these probabilities.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+_LEAST = 1e-3  # smaller probabilities are not worth fitting
+_EDGE = 1e-6
+
+
+@dataclass(frozen=True)
+class Curve:
+    """p = σ(shift + slope · log-odds of u)."""
+
+    shift: float = 0.0
+    slope: float = 1.0
+
+    def __call__(self, probs: np.ndarray) -> np.ndarray:
+        return np.asarray(1.0 / (1.0 + np.exp(-(self.shift + self.slope * _log_odds(probs)))))
+
+    @classmethod
+    def fit(cls, probs: np.ndarray, judged: np.ndarray) -> "Curve":
+        """The likeliest curve through (probability, what the other says); p = u where there is nothing to see."""
+        worth = probs > _LEAST
+        inputs = np.stack([np.ones(worth.sum()), _log_odds(probs[worth])])
+        start = np.array([0.0, 1.0])
+        found = start.copy()
+        for _ in range(50):
+            predicted = 1.0 / (1.0 + np.exp(-(found @ inputs)))
+            slope = inputs @ (judged[worth] - predicted) - (found - start)
+            curvature = (inputs * (predicted * (1 - predicted))) @ inputs.T + np.eye(2)
+            step = np.linalg.solve(curvature, slope)
+            found += step
+            if np.abs(step).max() < 1e-9:
+                break
+        return cls(float(found[0]), float(max(found[1], 0.0)))
+
+
+def _log_odds(probs: np.ndarray) -> np.ndarray:
+    inner = np.clip(probs, _EDGE, 1 - _EDGE, dtype=np.float64)
+    return np.asarray(np.log(inner) - np.log1p(-inner))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The curves of target given source and source given target, and the threshold of a link."""
+
+    forward: Curve = Curve()
+    backward: Curve = Curve()
+    threshold: float = 0.5
+
+    def probs(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+        """The probability of a link."""
+        return np.asarray((self.forward(forward) + self.backward(backward)) / 2)
+
+    @classmethod
+    def fit(cls, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> "Calibration":
+        """From posteriors of both directions, matrix by matrix."""
+        cells: list[tuple[np.ndarray, np.ndarray]] = []
+        for forward, backward in pairs:
+            worth = (forward > _LEAST) | (backward > _LEAST)
+            cells.append((forward[worth], backward[worth]))
+        if not cells:
+            return cls()
+        forward, backward = (np.concatenate(side).astype(np.float64) for side in zip(*cells, strict=True))
+        curves = cls(Curve.fit(forward, backward), Curve.fit(backward, forward))
+        probs = curves.probs(forward, backward)
+        return cls(curves.forward, curves.backward, best_threshold(probs))
+
+    @classmethod
+    def mean(cls, parts: list[tuple["Calibration", float]]) -> "Calibration":
+        """The weighted mean of several."""
+        total = sum(weight for _, weight in parts) or 1.0
+
+        def average(of: str, what: str) -> float:
+            return sum(weight * getattr(getattr(part, of), what) for part, weight in parts) / total
+
+        forward, backward = (
+            Curve(average(side, "shift"), average(side, "slope")) for side in ("forward", "backward")
+        )
+        return cls(forward, backward, sum(weight * part.threshold for part, weight in parts) / total)
+
+
+def best_threshold(probs: np.ndarray) -> float:
+    """Where the expected F-measure 2 Σ_{p ≥ θ} p / (number of p ≥ θ + Σ p) is greatest."""
+    if not len(probs):
+        return 0.5
+    ordered = np.sort(probs)[::-1]
+    expected = 2 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + ordered.sum())
+    best = int(np.argmax(expected))
+    following = ordered[best + 1] if best + 1 < len(ordered) else 0.0
+    return float(np.clip((ordered[best] + following) / 2, 0.01, 0.99))

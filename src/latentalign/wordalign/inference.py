@@ -1,0 +1,48 @@
+"""Posteriors of pairs under a model that has been learnt."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latentalign.wordalign.corpus import Batch, Sentences
+from latentalign.wordalign.expectation import Chain, LoadedShard, Shard
+from latentalign.wordalign.model import Model
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """Of one pair: matrices [target units, source units], and the pair's score."""
+
+    number: int  # which pair of the shard
+    forward: np.ndarray
+    backward: np.ndarray
+    score: float
+
+
+def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
+    """Of every pair with words on both sides, batch by batch."""
+    loaded, chain = LoadedShard(shard, model), Chain(model)
+    chance = _log_frequency(shard.source), _log_frequency(shard.target)
+    for batch in shard.batches:
+        forward, backward = (chain.posterior(side) for side in loaded.directions(batch))
+        likelihood = forward.log_likelihood.double() + backward.log_likelihood.double()
+        gain = likelihood - chance[0][batch.source].sum(1) - chance[1][batch.target].sum(1)
+        score = gain / (batch.source_lengths + batch.target_lengths)
+        yield from _rows(batch, forward.links, backward.links.permute(2, 1, 0), score)
+
+
+def _rows(batch: Batch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:
+    for row, number in enumerate(batch.numbers.tolist()):
+        inside = (slice(int(batch.target_lengths[row])), row, slice(int(batch.source_lengths[row])))
+        yield Posteriors(number, forward[inside].numpy(), backward[inside].numpy(), float(score[row]))
+
+
+def _log_frequency(sentences: Sentences) -> Tensor:
+    """log p(word) by frequency alone [n+1]; 0 for padding. A new word is as if seen half a time."""
+    words = sentences.words
+    counts = np.maximum(words.pick(words.vocabulary.counts), 0.5)
+    total = max(1, words.vocabulary.counts.sum())
+    return torch.from_numpy(np.append(np.log(counts / total), 0.0))

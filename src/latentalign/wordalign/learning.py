@@ -1,0 +1,89 @@
+"""Expectation–maximisation: rounds of expected counts over shards, each followed by an estimate."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from latentalign.wordalign.counts import Counts
+from latentalign.wordalign.expectation import Round, Shard, expected_counts
+from latentalign.wordalign.lexicon import mean
+from latentalign.wordalign.model import Model, Vocabularies, no_counts, pruned_total
+from latentalign.wordalign.settings import Settings
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far learning is."""
+
+    done: int  # shards, over all rounds
+    total: int
+    stage: str
+    log_likelihood: float | None  # per word, of the last round that ended
+
+
+Report = Callable[[Progress], None]
+
+
+class Shards(Protocol):
+    """Shards by number, in memory or on disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Shard: ...
+
+
+class Work(Protocol):
+    """Does the E-step of all shards, in order."""
+
+    def __len__(self) -> int: ...
+
+    def expect(self, model: Model, step: Round) -> Iterable[Counts]: ...
+
+
+class InOneProcess:
+    """Shard by shard, here."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def expect(self, model: Model, step: Round) -> Iterator[Counts]:
+        for number in range(len(self)):
+            yield expected_counts(self.shards[number], model, step)
+
+
+def learn(
+    work: Work,
+    vocabularies: Vocabularies,
+    settings: Settings,
+    rounds: list[Round],
+    *,
+    before: Counts | None = None,
+    report: Report = lambda progress: None,
+) -> tuple[Counts, list[float]]:
+    """Counts after the last round, and the log-likelihood per word that each round began with.
+
+    `before` are counts of what was learnt earlier: they are part of every estimate.
+    """
+    model = (
+        Model.of(no_counts(vocabularies, settings), vocabularies, settings, mean)
+        if before is None
+        else Model.of(before, vocabularies, settings)
+    )
+    counts = before or no_counts(vocabularies, settings)
+    history: list[float] = []
+    total = len(work) * len(rounds)
+    for number, step in enumerate(rounds):
+
+        def counted(parts: Iterable[Counts], number: int = number, step: Round = step) -> Iterator[Counts]:
+            for done, part in enumerate(parts, start=number * len(work) + 1):
+                yield part
+                report(Progress(done, total, step.name, history[-1] if history else None))
+
+        new = pruned_total(counted(work.expect(model, step)), settings)
+        history.append(new.log_likelihood / max(1, new.words))
+        counts = new if before is None else pruned_total([before, new], settings)
+        model = Model.of(counts, vocabularies, settings, step.estimate)
+    return counts, history
