@@ -1,7 +1,8 @@
 """Expected counts of a hidden Markov model with fixed tables: what expectation–maximisation needs, fast and graph-free.
 
 The same recursion as `forward_backward.py` for transitions that do not depend on the step, in probabilities instead of
-logarithms: one matrix product and a handful of small operations a step. That is exact while no table spans more than
+logarithms: one matrix product and a handful of small operations a step, over tables that lie step by step in memory
+(so that an example's result does not depend on how many others there are). That is exact while no table spans more than
 the precision's range (in float32 some 1e−30, in float64 some 1e−280 from its largest number); tests hold it against
 the other.
 """
@@ -67,24 +68,29 @@ def expected_counts(
     if mask is not None:
         check_shapes(sizes, mask=(mask, "B S"))
         f = f.masked_fill(~mask[:, None], 0.0)
-    tables = _Tables(f * steps[..., None], nowhere / peak, _with_start(transitions, start, batch), steps)
+    tables = _Tables(
+        (f * steps[..., None]).transpose(0, 1).contiguous(),
+        (nowhere / peak).T.contiguous(),
+        _with_start(transitions, start, batch),
+        steps.T,
+    )
     memory, real, scale = _forward(tables)
     last = emission.new_ones(batch, positions + 1)
     if end is not None:
         last[:, 1:] = end
-    total = (memory[:, -1] * last).sum(dim=-1)  # [B]
+    total = (memory[-1] * last).sum(dim=-1)  # [B]
     possible = total > 0
     onward, worth = _backward(tables, scale, last / total.clamp_min(torch.finfo(total.dtype).tiny)[:, None])
-    moves = torch.bmm(memory[:, :-1].transpose(1, 2), worth) * tables.moves  # [B,1+S,S]
-    log_evidence = ((scale * peak).log() * steps).sum(dim=-1) + total.log()
-    smoothed = real * onward[:, :, 1:]
+    moves = torch.bmm(memory[:-1].permute(1, 2, 0), worth.transpose(0, 1)) * tables.moves  # [B,1+S,S]
+    log_evidence = ((scale.T * peak).log() * steps).sum(dim=-1) + total.log()
+    smoothed = real.mul_(onward[:, :, 1:]).transpose(0, 1)
     return ExpectedCounts(
         log_evidence.masked_fill(~possible, -torch.inf),
         smoothed,
         zero_at(1 - smoothed.sum(dim=-1), ~(steps & possible[:, None])).clamp_min(0.0),
         moves[:, 1:],
         moves[:, 0],
-        (memory[:, -1] * onward[:, -1] if count else last)[:, 1:],
+        (memory[-1] * onward[-1] if count else last)[:, 1:],
     )
 
 
@@ -94,10 +100,10 @@ def zero_at(values: Tensor, where: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Tables:
-    f: Tensor  # [B,T,S], 0 at padding and masked positions
-    nowhere: Tensor  # [B,T]
+    f: Tensor  # [T,B,S], 0 at padding and masked positions
+    nowhere: Tensor  # [T,B]
     moves: Tensor  # [B,1+S,S]: row 0 is the start
-    steps: Tensor  # [B,T]
+    steps: Tensor  # [T,B]
 
 
 def _with_start(transitions: Tensor, start: Tensor, batch: int) -> Tensor:
@@ -107,41 +113,40 @@ def _with_start(transitions: Tensor, start: Tensor, batch: int) -> Tensor:
 
 
 def _forward(tables: _Tables) -> tuple[Tensor, Tensor, Tensor]:
-    """Filtered memory from before the first output on [B,T+1,1+S], its part of real positions [B,T,S], scales [B,T]."""
-    batch, count, positions = tables.f.shape
-    memory = tables.f.new_zeros(batch, count + 1, positions + 1)
-    memory[:, 0, 0] = 1.0
-    real, scale = torch.empty_like(tables.f), tables.f.new_ones(batch, count)
+    """Filtered memory from before the first output on [T+1,B,1+S], its part of real positions [T,B,S], scales [T,B]."""
+    count, batch, positions = tables.f.shape
+    memory = tables.f.new_zeros(count + 1, batch, positions + 1)
+    memory[0, :, 0] = 1.0
+    real, scale = torch.empty_like(tables.f), tables.f.new_ones(count, batch)
     tiny = torch.finfo(tables.f.dtype).tiny
-    full = tables.steps.all(dim=0).tolist()
+    full = tables.steps.all(dim=1).tolist()
     for t in range(count):
-        before = memory[:, t]
-        now = torch.bmm(before[:, None], tables.moves)[:, 0] * tables.f[:, t]
-        after = before * tables.nowhere[:, t, None]
+        before, after = memory[t], memory[t + 1]
+        now = torch.bmm(before[:, None], tables.moves)[:, 0].mul_(tables.f[t])
+        torch.mul(before, tables.nowhere[t, :, None], out=after)
         after[:, 1:] += now
-        total = after.sum(dim=-1, keepdim=True).clamp_min(tiny)
+        total = after.sum(dim=-1, keepdim=True).clamp_min_(tiny)
         if not full[t]:
-            padding = ~tables.steps[:, t, None]
-            total = total.masked_fill(padding, 1.0)
-            after = torch.where(padding, before, after)
-        real[:, t] = now / total
-        memory[:, t + 1] = after / total
-        scale[:, t] = total[:, 0]
+            padding = ~tables.steps[t, :, None]
+            total.masked_fill_(padding, 1.0)
+            torch.where(padding, before, after, out=after)
+        after.div_(total)
+        torch.div(now, total, out=real[t])
+        scale[t] = total[:, 0]
     return memory, real, scale
 
 
 def _backward(tables: _Tables, scale: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-    """What a memory after output t is worth [B,T,1+S], and a move to position i at t [B,T,S]."""
-    batch, count, positions = tables.f.shape
-    onward = tables.f.new_empty(batch, count, positions + 1)
-    weighed = tables.f / scale[..., None]
-    worth = torch.empty_like(tables.f)
-    nowhere = tables.nowhere / scale
-    back = tables.moves.transpose(1, 2).contiguous()  # [B,S,1+S]
-    full = tables.steps.all(dim=0).tolist()
+    """What a memory after output t is worth [T,B,1+S], and a move to position i at t [T,B,S]."""
+    count, batch, positions = tables.f.shape
+    onward = tables.f.new_empty(count, batch, positions + 1)
+    worth = tables.f / scale[..., None]
+    nowhere = (tables.nowhere / scale)[..., None]
+    back = tables.moves.transpose(1, 2)  # [B,S,1+S]
+    full = tables.steps.all(dim=1).tolist()
     for t in reversed(range(count)):
-        onward[:, t] = last
-        torch.mul(weighed[:, t], last[:, 1:], out=worth[:, t])
-        before = torch.bmm(worth[:, t, None], back)[:, 0] + last * nowhere[:, t, None]
-        last = before if full[t] else torch.where(tables.steps[:, t, None], before, last)
+        onward[t] = last
+        now = worth[t].mul_(last[:, 1:])
+        before = torch.mul(last, nowhere[t]).add_(torch.bmm(now[:, None], back)[:, 0])
+        last = before if full[t] else torch.where(tables.steps[t, :, None], before, last)
     return onward, worth

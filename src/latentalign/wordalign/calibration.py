@@ -2,7 +2,8 @@
 
 A direction is too sure of itself: its model sees words as independent. The other direction is a judge that makes other
 mistakes. So a direction's probability u is replaced by what the other says of links with that u, on average: a logistic
-curve in log-odds, fitted to the other direction's probabilities. The probability of a link is the mean of both curves.
+curve in log-odds, fitted to the other direction's probabilities. The probability of a link is the mean of both curves,
+where a link that a direction cannot have, because it gives each word one link, may be vouched for by a neighbour.
 The threshold is the one with the greatest expected F-measure under these probabilities.
 """
 
@@ -57,22 +58,23 @@ class Calibration:
     threshold: float = 0.5
 
     def probs(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-        """The probability of a link."""
-        return np.asarray((self.forward(forward) + self.backward(backward)) / 2)
+        """The probability of each link [T,S], from the posteriors of both directions."""
+        one, other = self.forward(forward), self.backward(backward)
+        # a source word has one link in `backward`: the target word beside it may belong to the same source word
+        vouched = one * _beside(other), other * _beside(one.T).T
+        return np.asarray(1 - ((1 - one) * (1 - vouched[1]) + (1 - other) * (1 - vouched[0])) / 2)
 
     @classmethod
     def fit(cls, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> "Calibration":
         """From posteriors of both directions, matrix by matrix."""
-        cells: list[tuple[np.ndarray, np.ndarray]] = []
-        for forward, backward in pairs:
-            worth = (forward > _LEAST) | (backward > _LEAST)
-            cells.append((forward[worth], backward[worth]))
+        matrices = list(pairs)
+        cells = [np.stack([side.ravel() for side in both]) for both in matrices]
         if not cells:
             return cls()
-        forward, backward = (np.concatenate(side).astype(np.float64) for side in zip(*cells, strict=True))
+        forward, backward = np.concatenate(cells, axis=1).astype(np.float64)
         curves = cls(Curve.fit(forward, backward), Curve.fit(backward, forward))
-        probs = curves.probs(forward, backward)
-        return cls(curves.forward, curves.backward, best_threshold(probs))
+        probs = np.concatenate([curves.probs(*both).ravel() for both in matrices])
+        return cls(curves.forward, curves.backward, best_threshold(probs[probs > _LEAST]))
 
     @classmethod
     def mean(cls, parts: list[tuple["Calibration", float]]) -> "Calibration":
@@ -86,6 +88,12 @@ class Calibration:
             Curve(average(side, "shift"), average(side, "slope")) for side in ("forward", "backward")
         )
         return cls(forward, backward, sum(weight * part.threshold for part, weight in parts) / total)
+
+
+def _beside(probs: np.ndarray) -> np.ndarray:
+    """The greater of the entries in the row before and the row after."""
+    around = np.pad(probs, ((1, 1), (0, 0)))
+    return np.asarray(np.maximum(around[:-2], around[2:]))
 
 
 def best_threshold(probs: np.ndarray) -> float:

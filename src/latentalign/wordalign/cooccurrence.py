@@ -32,7 +32,7 @@ class PairTable:
 
 
 def index_cells(batches: list[Batch], source: Sentences, target: Sentences) -> tuple[PairTable, Tensor]:
-    """The table of pairs, and the number of its pair for every cell [T,B,S] of every batch, in one array.
+    """The table of pairs, and the number of its pair for every cell [B,T,S] of every batch, in one array.
 
     A cell of padding has the number N, one past the last pair.
     """
@@ -63,9 +63,9 @@ def _by_source_word(
     """Cells in chunks, as (source word, target word, place); all cells of a pair of words are in one chunk."""
     first, step = np.zeros(len(source), dtype=np.int64), np.zeros(len(source), dtype=np.int64)
     for batch in batches:  # cell (t, s) of a pair is at first + t · step + s
-        _, rows, positions = batch.shape
-        first[batch.numbers] = batch.first_cell + np.arange(rows) * positions
-        step[batch.numbers] = rows * positions
+        pairs, steps, positions = batch.shape
+        first[batch.numbers] = batch.first_cell + np.arange(pairs) * steps * positions
+        step[batch.numbers] = positions
     pair_of = np.repeat(np.arange(len(source)), source.lengths)
     position = np.arange(len(source.tokens)) - source.offsets[pair_of]
     order = np.argsort(source.tokens, kind="stable")

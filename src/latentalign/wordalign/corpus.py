@@ -62,13 +62,13 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(T, B, S), the layout of the cells."""
-        return (self.target.shape[1], self.source.shape[0], self.source.shape[1])
+        """(B, T, S), the layout of the cells."""
+        return (*self.target.shape, self.source.shape[1])
 
     @property
     def cells(self) -> slice:
-        steps, pairs, positions = self.shape
-        return slice(self.first_cell, self.first_cell + steps * pairs * positions)
+        pairs, steps, positions = self.shape
+        return slice(self.first_cell, self.first_cell + pairs * steps * positions)
 
 
 def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) -> list[Batch]:

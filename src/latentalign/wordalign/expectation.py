@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.chain import chain_posterior
+from latentalign.alignment.hidden_markov import expected_counts as expect_chain
 from latentalign.wordalign.cooccurrence import index_cells
 from latentalign.wordalign.corpus import Batch, Sentences, make_batches
 from latentalign.wordalign.counts import Counts, SparseCounts
@@ -47,18 +47,18 @@ class Direction:
     """One direction of a batch. Steps are the words that are predicted, positions those that are given."""
 
     number: int  # 0 for target given source, 1 for source given target
-    emission: Tensor  # [T,B,S] t(word of step | word of position)
-    null: Tensor  # [T,B] p(word of step | no link)
-    padding: Tensor  # [T,B] bool: steps beyond the end
+    emission: Tensor  # [B,T,S] t(word of step | word of position)
+    null: Tensor  # [B,T] p(word of step | no link)
+    steps: Tensor  # [B,T] bool: True for words, False beyond the end
     words: Tensor  # [B,S] the given words by frequency; −1 for padding
     lengths: Tensor  # [B]
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """p(link | both sentences) of one direction [T,B,S], and what belongs to it."""
+    """What one direction infers of a batch."""
 
-    links: Tensor
+    links: Tensor  # [B,T,S] p(link | both sentences)
     log_likelihood: Tensor  # [B]
 
 
@@ -80,9 +80,9 @@ class LoadedShard:
         forward, backward = (t.index_select(0, cells).view(batch.shape) for t in self.translations)
         source, target = batch.source, batch.target
         return (
-            Direction(0, forward, self.null[0][target.T], target.T < 0, self.numbers[0][source],
+            Direction(0, forward, self.null[0][target], target >= 0, self.numbers[0][source],
                       batch.source_lengths),
-            Direction(1, backward.permute(2, 1, 0).contiguous(), self.null[1][source.T], source.T < 0,
+            Direction(1, backward.transpose(1, 2).contiguous(), self.null[1][source], source >= 0,
                       self.numbers[1][target], batch.target_lengths),
         )  # fmt: skip
 
@@ -95,9 +95,9 @@ class Independent:
         self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1]))
 
     def posterior(self, side: Direction) -> Posterior:
-        linked = side.emission * ((1 - self.null) / side.lengths)[:, None]
-        total = linked.sum(2).add_(side.null, alpha=self.null).masked_fill_(side.padding, 1.0)
-        return Posterior(linked.div_(total[:, :, None]), total.log().sum(0))
+        linked = side.emission * ((1 - self.null) / side.lengths)[:, None, None]
+        total = linked.sum(2).add_(side.null, alpha=self.null).masked_fill_(~side.steps, 1.0)
+        return Posterior(linked.div_(total[:, :, None]), total.log().sum(1))
 
 
 class Chain:
@@ -109,15 +109,22 @@ class Chain:
 
     def posterior(self, side: Direction) -> Posterior:
         jumps = self.sums[side.number].jumps.matrix(side.words, side.lengths)
-        null = (side.null * self.null).masked_fill_(side.padding, 1.0)
-        found = chain_posterior(side.emission.mul(1 - self.null), null, jumps.probs, jumps.end)
-        self.sums[side.number].add(jumps, found.transitions, found.ends)
-        return Posterior(found.links, found.log_likelihood)
+        found = expect_chain(
+            side.emission,
+            jumps.probs[:, 1:],
+            jumps.probs[:, 0],
+            steps=side.steps,
+            null=self.null,
+            null_emission=side.null,
+            end=jumps.end,
+        )
+        self.sums[side.number].add(jumps, found)
+        return Posterior(found.positions, found.log_evidence)
 
 
 Agreement = Callable[
     [Tensor, Tensor], tuple[Tensor, Tensor]
-]  # posteriors of links [T,B,S] -> counts of links
+]  # posteriors of links [B,T,S] -> counts of links
 
 
 def separate(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,16 +171,15 @@ def expected_counts(shard: Shard, model: Model, step: Round) -> Counts:
     log_likelihood = 0.0
     for batch in shard.batches:
         forward, backward = (inference.posterior(side) for side in loaded.directions(batch))
-        counts = step.agreement(forward.links, backward.links.permute(2, 1, 0))
+        counts = step.agreement(forward.links, backward.links.transpose(1, 2))
         cells = shard.cells[batch.cells]
         for total, part in zip(links, counts, strict=False):
             total.index_add_(0, cells, part.reshape(-1))
         for total, words, linked in zip(
-            null, (batch.target, batch.source), (counts[0].sum(2), counts[1].sum(0).T), strict=True
+            null, (batch.target, batch.source), (counts[0].sum(2), counts[1].sum(1)), strict=True
         ):
             # padding is −1, the last entry
-            steps = words.T.reshape(-1) % len(total)
-            total.index_add_(0, steps, (1 - linked).clamp_min_(0).reshape(-1).double())
+            total.index_add_(0, words.view(-1) % len(total), (1 - linked).clamp_min_(0).view(-1).double())
         log_likelihood += float(
             forward.log_likelihood.double().sum() + backward.log_likelihood.double().sum()
         )

@@ -31,12 +31,12 @@ def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
         likelihood = forward.log_likelihood.double() + backward.log_likelihood.double()
         gain = likelihood - chance[0][batch.source].sum(1) - chance[1][batch.target].sum(1)
         score = gain / (batch.source_lengths + batch.target_lengths)
-        yield from _rows(batch, forward.links, backward.links.permute(2, 1, 0), score)
+        yield from _rows(batch, forward.links, backward.links.transpose(1, 2), score)
 
 
 def _rows(batch: Batch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:
     for row, number in enumerate(batch.numbers.tolist()):
-        inside = (slice(int(batch.target_lengths[row])), row, slice(int(batch.source_lengths[row])))
+        inside = (row, slice(int(batch.target_lengths[row])), slice(int(batch.source_lengths[row])))
         yield Posteriors(number, forward[inside].numpy(), backward[inside].numpy(), float(score[row]))
 
 

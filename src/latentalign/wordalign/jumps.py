@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.alignment.hidden_markov import ExpectedCounts
 from latentalign.wordalign.counts import JumpCounts
 from latentalign.wordalign.settings import Settings
 
@@ -21,10 +22,10 @@ class JumpMatrix:
     """The jumps of a batch. Places are the start, then the positions."""
 
     probs: Tensor  # [B,S+1,S] p(position | place), 0 beyond the end of a sentence
-    end: Tensor  # [B,S+1] the weight of ending at a place
+    end: Tensor  # [B,S] the weight of ending at a position
     index: Tensor  # [B,S+1,S] where each weight lies in `Jumps.weights`
     norm: Tensor  # [B,S+1] Z
-    end_index: Tensor  # [B,S+1]
+    end_index: Tensor  # [B,S]
     inside: Tensor  # [B,S] bool
 
 
@@ -54,12 +55,12 @@ class Jumps:
         prior, a class by all jumps.
         """
         prior = torch.exp(-(_distances(settings) - 1).abs() / 6) + 0.001
-        prior = prior / prior.sum()
+        prior = settings.jump_prior * prior / prior.sum()
         taken, exposure = torch.from_numpy(counts.taken), torch.from_numpy(counts.exposure)
-        pooled = (taken[:-1].sum(0) + prior) / (exposure[:-1].sum(0) + 1)
+        pooled = (taken[:-1].sum(0) + prior) / (exposure[:-1].sum(0) + settings.jump_prior)
         weight = settings.jump_weight
         classes = (taken[:-1] + weight * pooled) / (exposure[:-1] + weight)
-        first = (taken[-1:] + prior) / (exposure[-1:] + 1)
+        first = (taken[-1:] + prior) / (exposure[-1:] + settings.jump_prior)
         weights = torch.cat([classes, first])
         return cls((weights / weights.sum(1, keepdim=True)).float())
 
@@ -77,10 +78,9 @@ class Jumps:
         weights = self.weights.view(-1)
         probs = weights.take(index).mul_(inside[:, None])
         norm = probs.sum(2)
-        end_index = row + (lengths[:, None] - place).clamp_(-width, width)
+        end_index = row[:, 1:] + (lengths[:, None] - place[1:]).clamp_(-width, width)
         stop = weights.take(end_index)
-        end = stop / (norm + stop)
-        end[:, 1:] *= inside
+        end = stop.div(norm[:, 1:] + stop).mul_(inside)
         return JumpMatrix(probs.div_(norm[:, :, None]), end, index, norm, end_index, inside)
 
 
@@ -92,14 +92,16 @@ class JumpSums:
         self.taken = torch.zeros(jumps.weights.shape, dtype=torch.float64)
         self.exposure = torch.zeros_like(self.taken)
 
-    def add(self, matrix: JumpMatrix, transitions: Tensor, ends: Tensor) -> None:
-        """Expected transitions [B,S+1,S] and last places [B,S+1] of a batch."""
+    def add(self, matrix: JumpMatrix, counts: ExpectedCounts) -> None:
+        """The expected jumps of a batch, and where its sentences end."""
+        transitions, ends = torch.cat([counts.start[:, None], counts.transitions], dim=1), counts.end
         taken, exposure = self.taken.view(-1), self.exposure.view(-1)
         taken.index_add_(0, matrix.index.view(-1), transitions.reshape(-1).double())
         taken.index_add_(0, matrix.end_index.view(-1), ends.reshape(-1).double())
         stop = self.jumps.weights.view(-1).take(matrix.end_index)
-        ending = ends / (matrix.norm + stop)
-        choosing = transitions.sum(2) / matrix.norm + ending
+        ending = ends / (matrix.norm[:, 1:] + stop)
+        choosing = transitions.sum(2) / matrix.norm
+        choosing[:, 1:] += ending
         exposed = choosing[:, :, None] * matrix.inside[:, None]
         exposure.index_add_(0, matrix.index.view(-1), exposed.reshape(-1).double())
         exposure.index_add_(0, matrix.end_index.view(-1), ending.reshape(-1).double())

@@ -43,6 +43,7 @@ class Settings(BaseModel):
     # chain
     null: Probability = 0.2  # how readily a word stays without a link
     jump_classes: PositiveInt = 50  # the most frequent words have jumps of their own
+    jump_prior: PositiveFloat = 1.0  # pseudo-counts by which jumps are short
     jump_weight: PositiveFloat = 30.0  # pseudo-counts by which a class follows the jumps of all
     widest_jump: PositiveInt = 64  # longer jumps count as this one
 

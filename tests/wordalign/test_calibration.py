@@ -1,0 +1,58 @@
+"""Curves fitted to another direction, and the threshold of the greatest expected F-measure."""
+
+import numpy as np
+import pytest
+
+from latentalign.wordalign.calibration import Calibration, Curve, best_threshold
+
+
+def test_a_curve_finds_what_the_other_direction_says():
+    chance = np.random.default_rng(0)
+    probs = chance.beta(0.5, 0.5, 20_000)
+    truth = Curve(-0.5, 0.6)
+    judged = (chance.random(len(probs)) < truth(probs)).astype(float)
+    found = Curve.fit(probs, judged)
+    assert (found.shift, found.slope) == (pytest.approx(-0.5, abs=0.05), pytest.approx(0.6, abs=0.03))
+
+
+def test_without_anything_to_see_a_probability_stays_what_it_is():
+    nothing = np.zeros(0)
+    assert Curve.fit(nothing, nothing) == Curve()
+    assert Calibration.fit([]) == Calibration()
+    assert Curve()(np.array([0.2, 0.9])) == pytest.approx([0.2, 0.9])
+
+
+def test_the_threshold_is_the_best_of_all():
+    chance = np.random.default_rng(1)
+    probs = chance.beta(0.4, 0.6, 300)
+
+    def expected(threshold: float) -> float:
+        taken = probs[probs >= threshold]
+        return 2 * taken.sum() / (len(taken) + probs.sum())
+
+    found = best_threshold(probs)
+    assert expected(found) == pytest.approx(max(expected(value) for value in probs))
+    # known of the F-measure: the best threshold is half of its value
+    assert found == pytest.approx(expected(found) / 2, abs=0.02)
+
+
+def test_a_neighbour_vouches_for_a_link_that_a_direction_cannot_have():
+    """Target words 0 and 1 both belong to source word 0, but backward gives the source word one link."""
+    forward = np.array([[0.98, 0.0], [0.98, 0.0], [0.0, 0.98]])
+    backward = np.array([[0.98, 0.0], [0.0, 0.0], [0.0, 0.98]])
+    probs = Calibration().probs(forward, backward)
+    assert probs[1, 0] > 0.9
+    assert probs[1, 1] < 0.01
+    apart = Calibration().probs(forward[[0, 2, 1]], backward[[0, 2, 1]])
+    assert apart[2, 0] == pytest.approx(0.49, abs=0.01)
+
+
+def test_the_mean_of_calibrations_is_weighted():
+    one, other = (
+        Calibration(Curve(0.0, 1.0), Curve(1.0, 1.0), 0.2),
+        Calibration(Curve(1.0, 0.5), Curve(0.0, 1.0), 0.6),
+    )
+    mean = Calibration.mean([(one, 3.0), (other, 1.0)])
+    assert mean.forward == Curve(0.25, 0.875)
+    assert mean.backward == Curve(0.75, 1.0)
+    assert mean.threshold == pytest.approx(0.3)
