@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 
 
 def align(
-    run: Path = typer.Argument(..., help="Folder of a trained translation run."),
-    source: Path = typer.Option(..., "--source", help="Source sentences, one a line, plain or .gz."),
-    target: Path = typer.Option(..., "--target", help="Their translations, one a line, plain or .gz."),
+    run: Path | None = typer.Argument(
+        None,
+        metavar="[RUN|ALIGNER]",
+        help="Folder of a translation run or of a saved aligner; without one, an aligner learns from the pairs.",
+    ),
+    source: Path | None = typer.Option(None, "--source", help="Source sentences, one a line, plain or .gz."),
+    target: Path | None = typer.Option(
+        None, "--target", help="Their translations, one a line, plain or .gz."
+    ),
     by: str | None = typer.Option(
         None,
         "--by",
@@ -42,22 +48,80 @@ def align(
     threshold: float | None = typer.Option(
         None,
         "--threshold",
-        help="Every link of at least this probability, instead of the best of each target word.",
+        help="Every link of at least this probability; unless given, an aligner's own threshold, or the best of each "
+        "target word by a run.",
     ),
     reverse: Path | None = typer.Option(None, "--with", help="A run of the reverse direction, to combine."),
     method: str | None = typer.Option(
-        None, "--symmetrise", help="intersection, union or grow-diag-final-and, for --with."
+        None,
+        "--symmetrise",
+        help="intersection, union or grow-diag-final-and of a run and --with; an aligner also takes mean (unless "
+        "given), forward and backward.",
     ),
+    save: Path | None = typer.Option(None, "--save", help="Keep the aligner in this folder."),
+    update: bool = typer.Option(
+        False, "--update", help="Go on learning from these pairs, on top of ALIGNER."
+    ),
+    merge: Path | None = typer.Option(None, "--merge", help="Another aligner, to be merged with ALIGNER."),
+    tokenise: bool = typer.Option(
+        False,
+        "--tokenise",
+        help="Learn by the built-in tokeniser: signs split off, scripts without spaces too.",
+    ),
+    null: float | None = typer.Option(
+        None, "--null", help="How readily the aligner leaves words without a link, above 0 and below 1."
+    ),
+    processes: int = typer.Option(1, "--processes", help="Processes that learn the aligner."),
     output: Path | None = typer.Option(None, "--output", "-o", help="Standard output unless given."),
     device: DeviceOption = "auto",
 ) -> None:
     """Word alignments of sentence pairs, as source-target links from 0, with a probability on every link."""
+    from latentalign.cli.aligner import ParallelFiles, Request, align_by_aligner
+    from latentalign.wordalign.folder import is_aligner
+
+    if run is None or is_aligner(run):
+        if by is not None or path or reverse is not None:
+            raise UserError(
+                "--by, --path and --with are for translation runs; an aligner has both directions"
+            )
+        files = None if source is None and target is None else ParallelFiles(*_both(source, target))
+        align_by_aligner(
+            Request(run, files, output, save, update, merge, tokenise, null, method or "mean", threshold, scores,
+                    processes)
+        )  # fmt: skip
+        return
+    if save is not None or update or merge is not None or tokenise or null is not None or processes != 1:
+        raise UserError(
+            f"--save, --update, --merge, --tokenise, --null and --processes are for aligners, and {run} is none"
+        )
+    _check(reverse, method, threshold)
+    by = _by_path(by, threshold, reverse) if path else by
+    _align_by_run(run, *_both(source, target), by, path, scores, threshold, reverse, method, output, device)
+
+
+def _both(source: Path | None, target: Path | None) -> tuple[Path, Path]:
+    if source is None or target is None:
+        raise UserError("align: expected --source FILE and --target FILE")
+    return source, target
+
+
+def _align_by_run(
+    run: Path,
+    source: Path,
+    target: Path,
+    by: str | None,
+    path: bool,
+    scores: bool,
+    threshold: float | None,
+    reverse: Path | None,
+    method: str | None,
+    output: Path | None,
+    device: str,
+) -> None:
     from latentalign.training.trained_run import load
     from latentalign.translation.config import PairFiles
     from latentalign.translation.corpus import read_pairs
 
-    _check(reverse, method, threshold)
-    by = _by_path(by, threshold, reverse) if path else by
     require_distinct({"--output": output}, {"--source": source, "--target": target})
     files = PairFiles(source=str(source), target=str(target))
     for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output

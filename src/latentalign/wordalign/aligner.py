@@ -3,7 +3,7 @@
 import heapq
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -140,7 +140,6 @@ class Aligner:
         longest = [max(len(source.units), len(target.units)) for source, target in lines]
         fitting = [n for n, length in enumerate(longest) if length <= self.settings.longest]
         results = [_without_links(pair, skipped=n not in set(fitting)) for n, pair in enumerate(lines)]
-        known = [vocabulary.index for vocabulary in self.vocabularies]
         # pairs of more words than a shard holds are worked on by themselves
         for part in _parts(lines, fitting, self.settings.shard_cells):
             shard = self._shard([lines[n] for n in part])
@@ -148,7 +147,7 @@ class Aligner:
                 number = part[found.number]
                 unknown = sum(
                     unit not in index
-                    for line, index in zip(lines[number], known, strict=True)
+                    for line, index in zip(lines[number], self.known_words, strict=True)
                     for unit in line.units
                 )
                 results[number] = self._aligned(lines[number], found, unknown)
@@ -166,6 +165,15 @@ class Aligner:
             found.score,
             unknown,
         )
+
+    @property
+    def known_words(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The units of source and target that were learnt from, the most frequent first."""
+        return self.vocabularies[0].index, self.vocabularies[1].index
+
+    def units(self, text: str) -> list[str]:
+        """What the aligner reads of a sentence."""
+        return read_line(text, tokenise=self.settings.tokenise).units
 
     def _lines(self, pair: Pair) -> tuple[Line, Line]:
         source, target = (read_line(text, tokenise=self.settings.tokenise) for text in pair)

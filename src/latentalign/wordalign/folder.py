@@ -36,10 +36,15 @@ def is_aligner(folder: Path) -> bool:
         return False
 
 
-def save(aligner: "Aligner", folder: Path) -> None:
-    """Write the folder under another name first; an aligner that is there already is replaced."""
+def check_free(folder: Path) -> None:
+    """Refuse a folder that has something in it, unless it is an aligner, which may be replaced."""
     if folder.exists() and not is_aligner(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there already and is not an aligner; choose another name")
+
+
+def save(aligner: "Aligner", folder: Path) -> None:
+    """Write the folder under another name first; an aligner that is there already is replaced."""
+    check_free(folder)
     files = {
         ARRAYS: save_arrays(_arrays(aligner.counts, aligner.vocabularies)),
         LOG: _log(aligner).encode(),

@@ -75,6 +75,7 @@ def learn(
     counts = before or no_counts(vocabularies, settings)
     history: list[float] = []
     total = len(work) * len(rounds)
+    report(Progress(0, total, "begin", None))
     for number, step in enumerate(rounds):
 
         def counted(parts: Iterable[Counts], number: int = number, step: Round = step) -> Iterator[Counts]:
