@@ -20,7 +20,7 @@ from latentalign.files import to_json, write_atomic
 from latentalign.reports.grid.fingerprint import WITHOUT_EFFECT
 from latentalign.training.recipe.overrides import apply_settings, merge
 from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recipe, read_recipe
-from latentalign.training.run.config_file import load_config
+from latentalign.training.run.config_file import build_stored_recipe, load_config
 
 RECIPES = "recipes.json"  # fingerprint -> recipe, in the folder of a result
 Values = dict[str, Any]
@@ -115,7 +115,7 @@ def _differences(folder: Path, row: Mapping[str, Any]) -> Iterator[str]:
     try:
         today = recipe_values(_today(row))
         # settings that are new since then have their defaults in both
-        then = recipe_values(build_recipe({**values, "seed": 1}, place=str(path)))
+        then = recipe_values(build_stored_recipe({**values, "seed": 1}, place=str(path)))
     except UserError as error:
         yield f"the recipe can no longer be read: {error}"
         return

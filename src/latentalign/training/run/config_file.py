@@ -34,11 +34,15 @@ def load_config(folder: Path) -> Recipe:
         raise UserError(
             f"{folder}: not a run folder; expected {CONFIG} in it, as `latentalign train` writes it"
         )
-    values = read_yaml(path)
+    return build_stored_recipe(read_yaml(path), place=str(path))
+
+
+def build_stored_recipe(values: dict[str, Any], *, place: str) -> Recipe:
+    """A resolved recipe that was stored, perhaps by an earlier version."""
     training = values.get("training")
     if isinstance(training, dict):
-        values["training"] = {key: value for key, value in training.items() if key not in _GONE}
-    return build_recipe(values, place=str(path))
+        values = {**values, "training": {key: value for key, value in training.items() if key not in _GONE}}
+    return build_recipe(values, place=place)
 
 
 def load_resumed(folder: Path, settings: Settings, given: Recipe | None = None) -> Recipe:
