@@ -14,6 +14,7 @@ from latentalign.alignment import (
     Enumerate,
     Hard,
     Marginal,
+    Objective,
     TableLikelihood,
     Wake,
     exact_posterior,
@@ -25,14 +26,26 @@ from tests.alignment.problems import EXACT, evaluate
 from tests.oracles import Number
 
 
-def test_prune_zero_is_the_dense_sum() -> None:
+@pytest.mark.parametrize(
+    ("dense", "pruned"),
+    [
+        (Marginal(), Marginal(prune=1e-15)),
+        (Hard(), Hard(Enumerate(prune=1e-15))),
+        (Elbo(), Elbo(Enumerate(prune=1e-15))),
+        (Wake(), Wake(prune=1e-15)),
+    ],
+    ids=lambda objective: type(objective).__name__,
+)
+def test_pruning_next_to_nothing_is_the_dense_sum(dense: Objective, pruned: Objective) -> None:
+    """The code that prunes against the code that does not: values, posteriors' diagnostics and all gradients."""
     problem = problems.make(6, lengths=(5, 3))
-    for dense, pruned in (
-        (Marginal(), Marginal(prune=0.0)),
-        (Hard(), Hard(Enumerate(prune=0.0))),
-        (Wake(), Wake(prune=0.0)),
-    ):
-        assert torch.equal(evaluate(problem, dense).value, evaluate(problem, pruned).value)
+    expected, found = evaluate(problem, dense), evaluate(problem, pruned)
+    torch.testing.assert_close(found.value, expected.value, **EXACT)
+    torch.testing.assert_close(found.log_likelihood, expected.log_likelihood, **EXACT)
+    assert found.diagnostics["dropped_mass"].max() < 1e-12
+    problems.assert_same_gradients(
+        problem.gradients(found.surrogate.sum()), problem.gradients(expected.surrogate.sum())
+    )
 
 
 @pytest.mark.parametrize("prune", [1e-9, 0.003, 0.03, 0.2])

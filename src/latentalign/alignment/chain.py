@@ -23,6 +23,7 @@ from latentalign.alignment.forward_backward import Inputs, Null, run_backward, r
 from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms, Marginalised
 from latentalign.alignment.likelihood import Likelihood
 from latentalign.alignment.masks import expand_mask, zero_where_masked
+from latentalign.alignment.precision import unrounded, widened
 from latentalign.alignment.transitions import LOG_ZERO, NOTHING, Transitions, build_transitions
 
 
@@ -77,9 +78,11 @@ class Chain(DiscreteLatent):
             )
         if steps is None:
             steps = torch.ones(batch, count, dtype=torch.bool, device=scores.device)
-        start = scores.new_zeros(positions) if start is None else start
+        dtype = unrounded(scores).dtype  # of what comes out; half precision has too few digits inside
+        scores = scores.to(widened(scores.dtype))
+        start = scores.new_zeros(positions) if start is None else start.to(scores.dtype)
         check_finite("start", start)
-        return cls(scores, mask, transitions, steps, start.expand(batch, positions), scores.dtype)
+        return cls(scores, mask, transitions, steps, start.expand(batch, positions), dtype)
 
     # --- what it is ---
 
@@ -163,13 +166,14 @@ class Chain(DiscreteLatent):
     def marginalise(self, log_f: Tensor) -> Marginalised:
         impossible = (log_f == -torch.inf) | ~self.support
         hopeless = impossible.all(dim=-1) & self.steps  # outputs that no position can give
-        possible_f = log_f.masked_fill(impossible, LOG_ZERO).masked_fill(hopeless[..., None], 0.0)
+        possible_f = log_f.to(widened(log_f.dtype)).masked_fill(impossible, LOG_ZERO)
+        possible_f = possible_f.masked_fill(hopeless[..., None], 0.0)
         value = log_evidence(
             self._filled(self.scores, convert=False), possible_f, self.start, self.transitions, self.steps
         )
         posterior = partial(self.detach()._posterior, possible_f.detach())
         known = zero_where_masked(log_f.detach(), self.support & self.steps[..., None])
-        return Marginalised(value.masked_fill(hopeless, -torch.inf), known, posterior)
+        return Marginalised(value.masked_fill(hopeless, -torch.inf).to(self.dtype), known, posterior)
 
     def marginalise_pruned(self, likelihood: Likelihood, prune: float) -> Marginalised:
         if not likelihood.is_probability:
@@ -194,7 +198,7 @@ class Chain(DiscreteLatent):
             # the last output changes nothing for the steps before it
             alone = self.shape[1] == 1
             log_f = torch.zeros_like(self.scores) if alone else likelihood.everywhere(self.support)
-            filtered = run_filter(self.inputs(log_f.clamp_min(LOG_ZERO)), keep=keep)
+            filtered = run_filter(self.inputs(wide(log_f).clamp_min(LOG_ZERO)), keep=keep)
             log_probs = filtered.log_arrival + self._filled(self.scores)
         possible = log_probs > NOTHING
         return Categorical(log_probs.masked_fill(~possible, -torch.inf).to(self.dtype), possible)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -257,11 +257,11 @@ class MonotoneTransitions(Transitions):
         return grid.triu(0 if self.stay else 1)
 
     def arrive(self, v: Tensor) -> Tensor:
-        sums = v.logcumsumexp(dim=-1)
+        sums = _prefix_sums(v)
         return sums if self.stay else _shift(sums, 1)
 
     def leave(self, v: Tensor) -> Tensor:
-        sums = v.flip(-1).logcumsumexp(dim=-1).flip(-1)
+        sums = _prefix_sums(v.flip(-1)).flip(-1)
         return sums if self.stay else _shift(sums, -1)
 
     def counts(self, source: Tensor, destination: Tensor) -> Tensor:
@@ -287,6 +287,34 @@ class MonotoneTransitions(Transitions):
     def can_arrive(self, possible: Tensor) -> Tensor:
         behind = possible.cummax(dim=-1).values
         return behind if self.stay else _shift(behind, 1)
+
+
+def _prefix_sums(v: Tensor) -> Tensor:
+    found: Tensor = _LogCumSumExp.apply(v)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LogCumSumExp(torch.autograd.Function):
+    """log Σ_{k≤i} exp(v_k) over the last axis. torch's own has second derivatives of NaN where a gradient is 0."""
+
+    @staticmethod
+    def forward(ctx: Any, v: Tensor) -> Tensor:
+        sums = v.logcumsumexp(dim=-1)
+        ctx.save_for_backward(v, sums)
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        v, sums = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            with torch.enable_grad():
+                leaf = v.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(leaf.logcumsumexp(dim=-1), leaf, upstream)
+            return slope
+        # somebody wants second derivatives: the sum over i ≥ k of upstream_i exp(v_k − sums_i), written out
+        later = torch.ones(v.shape[-1:] * 2, dtype=torch.bool, device=v.device).triu()
+        share = (v[..., :, None] - sums[..., None, :]).masked_fill(~later, LOG_ZERO).exp()
+        return (share * upstream[..., None, :]).sum(dim=-1)
 
 
 def _shift(values: Tensor, by: int) -> Tensor:
