@@ -1,1 +1,3 @@
+from latentalign.extras import require
 
+require("reports", purpose="a report or picture")

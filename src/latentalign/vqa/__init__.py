@@ -1,1 +1,3 @@
+from latentalign.extras import require
 
+require("tasks", purpose="the task vqa")
