@@ -22,6 +22,8 @@ def test_everything_once(tmp_path):
         assert 0 <= results[model]["aer_prior"] <= 1
         assert (out / "runs" / model / "model.safetensors").is_file()
         assert f"[{model}] " in found.stderr
+    assert 0 <= results["aligner"]["aer"] <= 1
+    assert (out / "runs" / "aligner" / "model.safetensors").is_file()
     assert results["soft"]["aer_posterior"] is None
     assert results["variational"]["aer_posterior"] is not None
     assert "The corpus is generated." in (out / "report.html").read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from latentalign.wordalign.aligner import Aligner
 from tests.cli.command import assert_mistake, latentalign, untrained_run
 from tests.translation.tiny import SENTENCES, TARGETS
 
@@ -31,6 +32,18 @@ def test_a_soft_run_shows_its_prior_and_its_own_translation(tmp_path):
     svg = picture.read_text(encoding="utf-8")
     assert "prior" in svg
     assert "posterior" not in svg
+
+
+def test_an_aligner_shows_both_directions_and_its_links(tmp_path):
+    folder, picture = tmp_path / "aligner", tmp_path / "pair.svg"
+    Aligner.fit(list(zip(SENTENCES, TARGETS, strict=True))).save(folder)
+    assert latentalign("plot", folder, *PAIR, "--links", "0-0", "--output", picture).code == 0
+    svg = picture.read_text(encoding="utf-8")
+    for word in ("target given source", "source given target", "links", "Wiese", "meadow"):
+        assert word in svg
+    alone = latentalign("plot", folder, "--source", "ja", "--output", picture)
+    assert_mistake(alone, "is an aligner, which does not translate", "--target")
+    assert_mistake(latentalign("plot", folder, "--curves", "--output", picture))
 
 
 def test_curves(run, tmp_path):

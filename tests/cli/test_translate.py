@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from latentalign.text.links import parse_links
+from latentalign.text.links import format_links, parse_links
+from latentalign.wordalign.aligner import Aligner
 from tests.cli.command import assert_mistake, latentalign, untrained_run
-from tests.translation.tiny import SENTENCES
+from tests.translation.tiny import SENTENCES, TARGETS
 
 FAST = ("--beam", 2, "--max-length-factor", 0.5)
 
@@ -76,6 +77,21 @@ def test_alignments_fit_the_output(run, text, tmp_path):
         for i, j in parse_links(row, place="links").sure:
             assert i < len(source.split())
             assert j < len(target.split())
+
+
+def test_an_aligner_finds_the_links_of_the_output(run, text, tmp_path):
+    links, folder = tmp_path / "links", tmp_path / "aligner"
+    aligner = Aligner.fit(list(zip(SENTENCES, TARGETS, strict=True)))
+    aligner.save(folder)
+    options = ("--n-best", 2, "--alignments", links, "--aligner", folder)
+    found = latentalign("translate", run, *FAST, "--input", text, *options)
+    assert found.code == 0, found.stderr
+    lines = text.read_text(encoding="utf-8").splitlines()
+    pairs = [(lines[int(row.split("\t")[0]) - 1], row.split("\t")[2]) for row in found.stdout.splitlines()]
+    expected = [format_links(pair.links()) for pair in aligner.align(pairs)]
+    assert links.read_text(encoding="utf-8").splitlines() == expected
+    assert_mistake(latentalign("translate", run, "--input", text, "--aligner", folder), "--alignments FILE")
+    assert_mistake(latentalign("translate", run, "--input", text, *options[:-1], run), "expected an aligner")
 
 
 def test_an_over_long_sentence_is_translated_with_a_warning(run):

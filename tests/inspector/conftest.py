@@ -6,9 +6,11 @@ from latentalign.inspector.app import build_app
 from latentalign.inspector.limits import Limits
 from latentalign.inspector.runs import load_runs
 from latentalign.inspector.server import LOOPBACK
+from latentalign.wordalign.aligner import Aligner
 from tests.cli.command import untrained_run
 from tests.inspector.serving import PATIENCE, serving
 from tests.inspector.untrained import untrained_memory_run, untrained_vqa_run
+from tests.translation.tiny import SENTENCES, TARGETS
 
 
 @pytest.fixture(scope="package")
@@ -29,8 +31,15 @@ def asked_folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="package")
-def runs(folders, asked_folders):
-    return load_runs([*folders, *asked_folders])
+def aligner_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("learnt") / "aligner"
+    Aligner.fit(list(zip(SENTENCES, TARGETS, strict=True))).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="package")
+def runs(folders, asked_folders, aligner_folder):
+    return load_runs([*folders, *asked_folders, aligner_folder])
 
 
 @pytest.fixture(scope="package")

@@ -314,3 +314,18 @@ def test_the_description_of_the_api_needs_nothing_from_elsewhere(visit):
     page.locator("table").first.wait_for()
     assert page.get_by_text("/api/translate", exact=True).count() == 1
     assert page.get_by_text("characters ≤ 2000").count() >= 1
+
+
+def test_an_aligner_aligns_a_pair_and_offers_nothing_else(visit):
+    page = visit(view="pair", run="aligner", source=SOURCE, target=TARGET)
+    playwright.expect(page.locator(".maps svg")).to_have_count(1)
+    playwright.expect(page.locator(".maps figcaption")).to_have_text(
+        "how likely each link is, both directions together"
+    )
+    playwright.expect(page.get_by_text("score per word")).to_be_visible()
+    playwright.expect(page.get_by_role("region", name="The next word")).to_have_count(0)
+    playwright.expect(page.get_by_label("Beside the prior")).to_have_count(0)
+    page.get_by_role("tab", name="Translate").click()  # a run takes over there
+    playwright.expect(page.get_by_label("Run").locator("option")).to_have_text(
+        ["variational", "soft", "relaxed"]
+    )

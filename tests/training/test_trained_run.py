@@ -214,3 +214,19 @@ def test_examples_in_docstrings(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(name))
     assert outcome.attempted > 0
     assert outcome.failed == 0
+
+
+def test_an_aligner_comes_through_the_same_door(tmp_path: Path) -> None:
+    aligner = la.Aligner.fit(PAIRS * 3)
+    aligner.save(tmp_path / "aligner")
+    loaded = la.load(tmp_path / "aligner")
+    assert isinstance(loaded, la.TrainedAligner)
+    expected = list(aligner.align(PAIRS))
+    for pair, one in zip(loaded.align(PAIRS, scores=True), expected, strict=True):
+        assert (pair.links, pair.score, str(pair)) == (one.links(), one.score, format_links(one.links()))
+        assert np.array_equal(pair.probs, one.probs)
+    every = loaded.align(PAIRS, threshold=0.0)[0].links
+    assert len(every) == 4 * 4
+    assert loaded.score(PAIRS) == [one.score for one in expected]
+    for command in (("evaluate", "--source", "x", "--target", "y"), ("translate", "--input", __file__)):
+        assert_mistake(latentalign(command[0], tmp_path / "aligner", *command[1:]), "found an aligner")

@@ -9,9 +9,11 @@ from latentalign.errors import UserError
 
 
 def demo(
-    out: Path = typer.Option(Path("demo"), "--out", help="Folder for the corpus, both runs and report.html."),
+    out: Path = typer.Option(
+        Path("demo"), "--out", help="Folder for the corpus, all that is learnt, and report.html."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a demonstration that exists."),
-    pairs: int = typer.Option(8000, "--pairs", help="Sentence pairs to train on."),
+    pairs: int = typer.Option(5000, "--pairs", help="Sentence pairs to train on."),
     test_pairs: int = typer.Option(500, "--test-pairs", help="Sentence pairs to validate and to test on."),
     seed: int = typer.Option(1, "--seed", help="Of the corpus and of both trainings."),
     settings: list[str] | None = typer.Option(
@@ -19,7 +21,7 @@ def demo(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """The embedded corpus: train soft and variational attention, translate, align, and report.
+    """The embedded corpus: learn an aligner, train soft and variational attention, translate, align, and report.
 
     The corpus is generated: German–English-like sentences with gold alignments from a small grammar.
     """

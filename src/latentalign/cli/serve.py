@@ -13,7 +13,9 @@ MOST_THREADS = 256  # far more crash torch
 
 
 def serve(
-    runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of trained runs."),
+    runs: list[Path] = typer.Argument(
+        ..., metavar="RUN|ALIGNER...", help="Folders of trained runs and aligners."
+    ),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; only this machine unless given."),
     port: int = typer.Option(8000, help="Port to listen on; 0 takes any free one."),
     features: Path | None = typer.Option(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from latentalign.training.trained_run import Run
     from latentalign.translation.search import SearchOptions
     from latentalign.translation.translate import Translation, Translator
+    from latentalign.wordalign.aligner import Aligner
 
 WINDOW = 32  # batches that are read, sorted by length and translated together
 
@@ -48,6 +49,11 @@ def translate(
     alignments: Path | None = typer.Option(
         None, "--alignments", help="Also write links source-target of the output words, a line for a line."
     ),
+    aligner: Path | None = typer.Option(
+        None,
+        "--aligner",
+        help="A saved aligner that finds the links of --alignments; the run itself unless given.",
+    ),
     length_penalty: float = typer.Option(1.0, help="α of the divisor ((5 + length) / 6)^α."),
     eos_penalty: float = typer.Option(
         0.5, help="Taken off the end of sentence, times source length / (length + 1); the paper has 3."
@@ -63,6 +69,7 @@ def translate(
     from latentalign.training.loop.evaluation import find_predictor
     from latentalign.training.trained_run import load
     from latentalign.translation.search import SearchOptions
+    from latentalign.wordalign.aligner import Aligner
 
     if batch_size < 1:
         raise UserError(f"batch-size: expected a whole number of at least 1, got {batch_size}")
@@ -77,6 +84,9 @@ def translate(
         find_predictor(inference)  # before the model is loaded: a mistake should not cost seconds
     source = None if input is None or str(input) == "-" else require_file(input, SENTENCES)
     require_distinct({"--output": output, "--alignments": alignments}, {"--input": source})
+    if aligner is not None and alignments is None:
+        raise UserError("--aligner: say with --alignments FILE where its links go")
+    finds_links = None if aligner is None else Aligner.load(aligner)
     loaded = load(run, device=device)
     translator = loaded.translator(
         inference=inference, batch_size=batch_size, seed=seed, **dataclasses.asdict(options)
@@ -84,7 +94,7 @@ def translate(
     with ExitStack() as stack:
         text = sys.stdout if output is None else stack.enter_context(open_atomic(output))
         links = None if alignments is None else stack.enter_context(open_atomic(alignments))
-        _translate_all(translator, loaded, source, text, links, options=options, scores=scores)
+        _translate_all(translator, loaded, source, text, links, finds_links, options=options, scores=scores)
 
 
 def _translate_all(
@@ -93,6 +103,7 @@ def _translate_all(
     source: Path | None,
     text: IO[str],
     links: IO[str] | None,
+    aligner: "Aligner | None",
     *,
     options: "SearchOptions",
     scores: bool,
@@ -104,12 +115,16 @@ def _translate_all(
     number = 0
     for window in _windows(source, WINDOW * translator.batch_size):
         _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
-        for found in translator.translate(window, alignments=links is not None):
+        results = translator.translate(window, alignments=links is not None and aligner is None)
+        for found in results:
             number += 1
             for rank, translation in enumerate(found, start=1):
                 text.write(_row(translation, number, rank, options.n_best, scores))
-                if links is not None:
+                if links is not None and aligner is None:
                     links.write(format_links(translation.links(translator.links_by)) + "\n")
+        if links is not None and aligner is not None:
+            pairs = [(line, one.text) for line, found in zip(window, results, strict=True) for one in found]
+            links.writelines(format_links(pair.links()) + "\n" for pair in aligner.align(pairs))
         text.flush()
 
 

@@ -3,15 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
 
 from latentalign.errors import UserError
+from latentalign.inspector import aligner_results, translation_results
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
-from latentalign.inspector.schemas import By, RunInfo
-from latentalign.training.trained_run import Run, load
+from latentalign.inspector.schemas import AlignResult, By, RunInfo, ScoreResult
+from latentalign.text.parallel import Pair
+from latentalign.training.trained_aligner import TrainedAligner, load
+from latentalign.training.trained_run import Run
 from latentalign.translation.align import Aligner
+from latentalign.wordalign.aligner import Aligner as WordAligner
 
 TASKS = ("translation", "vqa", "memory")
+Side = Literal["source", "target"]
 CACHED_WORDS = 50_000  # a server reads whatever it is sent: its memory must not grow with it
 
 
@@ -32,11 +40,63 @@ class ServedRun:
     def task(self) -> str:
         return self.info.task
 
+    @property
+    def module(self) -> nn.Module | None:
+        """What computes: its layers are where a request that takes too long can be stopped."""
+        module: nn.Module = self.run.model
+        return module
+
+    def choose_links(self, by: str | None) -> str:
+        """The distribution that links come from."""
+        return self.run.aligner().choose(by)
+
+    def count_pieces(self, side: Side, text: str) -> int:
+        """How long a sentence is to the model."""
+        return len(getattr(self.run.assets, side).encode(text))
+
+    def align(self, pairs: Sequence[Pair], **asked: Any) -> list[AlignResult]:
+        return translation_results.align(self.run.aligner(), pairs, **asked)
+
+    def score(self, pairs: Sequence[Pair], **asked: Any) -> list[ScoreResult]:
+        return translation_results.score(self.run.aligner(), pairs, **asked)
+
+
+@dataclass(frozen=True)
+class ServedAligner:
+    """An aligner, its name here, and what there is to say about it: it aligns and scores, and nothing else."""
+
+    aligner: WordAligner
+    info: RunInfo
+    relaxed: bool = False
+    module: nn.Module | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def task(self) -> str:
+        return self.info.task
+
+    def choose_links(self, by: str | None) -> str:
+        if by not in (None, "posterior"):
+            raise UserError(f"by: {self.name} is an aligner and has a posterior alone, received {by}")
+        return "posterior"
+
+    def count_pieces(self, side: Side, text: str) -> int:
+        return len(self.aligner.units(text))
+
+    def align(self, pairs: Sequence[Pair], **asked: Any) -> list[AlignResult]:
+        return aligner_results.align(self.aligner, pairs, **asked)
+
+    def score(self, pairs: Sequence[Pair], **asked: Any) -> list[ScoreResult]:
+        return aligner_results.score(self.aligner, pairs)
+
 
 class ServedRuns:
-    """The runs of a server by name, in the order in which they were given."""
+    """The runs and aligners of a server by name, in the order in which they were given."""
 
-    def __init__(self, served: Sequence[ServedRun]) -> None:
+    def __init__(self, served: Sequence[ServedRun | ServedAligner]) -> None:
         if not served:
             raise UserError("serve: expected at least one run folder, received none")
         self._by_name = {one.name: one for one in served}
@@ -45,7 +105,16 @@ class ServedRuns:
         return iter(self._by_name.values())
 
     def find(self, name: str | None, *, tasks: tuple[str, ...]) -> ServedRun:
-        """The run of that name, or the first that fits; a client's mistake is refused."""
+        """The run of that name, or the first of these tasks; a client's mistake is refused."""
+        found: ServedRun = self._find(name, tasks)
+        return found
+
+    def find_aligning(self, name: str | None) -> ServedRun | ServedAligner:
+        """The run or aligner of that name, or the first that aligns."""
+        found: ServedRun | ServedAligner = self._find(name, ("translation", "aligner"))
+        return found
+
+    def _find(self, name: str | None, tasks: tuple[str, ...]) -> Any:
         fitting = [one for one in self if one.task in tasks]
         known = ", ".join(one.name for one in fitting) or "none of its task"
         if name is None:
@@ -58,9 +127,8 @@ class ServedRuns:
                 UNPROCESSABLE, f"run: expected one of {known}, received {_shorten(name)}; see GET /api/runs"
             )
         if found.task not in tasks:
-            raise Refused(
-                UNPROCESSABLE, f"run: {found.name} is a run of task {found.task}; expected one of {known}"
-            )
+            kind = "an aligner" if found.task == "aligner" else f"a run of task {found.task}"
+            raise Refused(UNPROCESSABLE, f"run: {found.name} is {kind}; expected one of {known}")
         return found
 
 
@@ -76,8 +144,11 @@ def load_runs(
     VQA runs look for region features and pictures where they were trained, unless other folders are given.
     """
     loaded = [load(folder, device=device) for folder in folders]
-    served = []
+    served: list[ServedRun | ServedAligner] = []
     for run, name in zip(loaded, names_of(folders), strict=True):
+        if isinstance(run, TrainedAligner):
+            served.append(_serve_aligner(run.aligner, name))
+            continue
         found = find_images(run, features, images) if run.task.name == "vqa" else None
         served.append(_serve(run, name, found))
     return ServedRuns(served)
@@ -129,6 +200,19 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
         images=[] if images is None else images.shown,
     )
     return ServedRun(run, info, relaxed, images)
+
+
+def _serve_aligner(aligner: WordAligner, name: str) -> ServedAligner:
+    info = RunInfo(
+        name=name,
+        task="aligner",
+        objective="expectation-maximisation",
+        inference="",
+        inferences=[],
+        by=["posterior"],
+        parameters=len(aligner.counts.links[0]),
+    )
+    return ServedAligner(aligner, info)
 
 
 def link_kinds(aligner: Aligner, *, relaxed: bool) -> list[By]:

@@ -161,7 +161,7 @@ class Disagreement(BaseModel):
 class Matrices(BaseModel):
     """Probabilities [target word][source word]. The rest of a row is on the null word."""
 
-    prior: list[list[float]]
+    prior: Annotated[list[list[float]] | None, Field(description="Null for an aligner.")] = None
     posterior: list[list[float]] | None = None
     exact: list[list[float]] | None = None
     filtered: Annotated[
@@ -180,7 +180,11 @@ class AlignResult(BaseModel):
     links: list[Link]
     pharaoh: str
     score: Annotated[
-        float | None, Field(description="Mean log p(y|x) per target piece; null for an empty side.")
+        float | None,
+        Field(
+            description="Mean log p(y|x) per target piece; by an aligner, how well the sides explain each other, per "
+            "word; null for an empty side."
+        ),
     ] = None
     matrices: Matrices | None = None
 
@@ -194,9 +198,11 @@ class AlignResponse(BaseModel):
 class ScoreResult(BaseModel):
     """How likely a translation is given its source; null for a pair with an empty side."""
 
-    score: Annotated[float | None, Field(description="Mean log p(y|x) per target piece.")]
-    log_prob: float | None
-    pieces: Annotated[int, Field(description="Target pieces, the end of the sentence included.")]
+    score: Annotated[float | None, Field(description="As `score` of `/api/align`.")]
+    log_prob: Annotated[float | None, Field(description="Null for an aligner.")]
+    pieces: Annotated[
+        int, Field(description="Target pieces, the end of the sentence included; words for an aligner.")
+    ]
 
 
 class ScoreResponse(BaseModel):
@@ -258,15 +264,18 @@ class AnswerResponse(BaseModel):
 
 
 class RunInfo(BaseModel):
-    """A run that is served."""
+    """A run or an aligner that is served."""
 
     name: str
-    task: str
+    task: Annotated[str, Field(description="`aligner` for an aligner.")]
     objective: str
     inference: Annotated[str, Field(description="What it predicts with unless told otherwise.")]
     inferences: Annotated[list[str], Field(description="Ways to predict that fit this run.")]
     by: Annotated[list[By], Field(description="Distributions of links that this run has.")]
-    parameters: Annotated[int, Field(description="Weights, those of the inference network not counted.")]
+    parameters: Annotated[
+        int,
+        Field(description="Weights, those of the inference network not counted; an aligner's word pairs."),
+    ]
     images: Annotated[list[int], Field(description="VQA runs: some images to ask about.")] = []
 
 

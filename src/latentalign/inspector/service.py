@@ -16,7 +16,7 @@ from latentalign.inspector.answers import answer, request_of
 from latentalign.inspector.batching import MicroBatcher, Overloaded, QueuedRequest, TimeUp
 from latentalign.inspector.limits import UNAVAILABLE, UNPROCESSABLE, Limits, Refused
 from latentalign.inspector.next_words import next_words
-from latentalign.inspector.runs import ServedRun, ServedRuns
+from latentalign.inspector.runs import ServedAligner, ServedRun, ServedRuns, Side
 from latentalign.inspector.schemas import (
     AlignRequest,
     AlignResponse,
@@ -45,7 +45,8 @@ class InspectorService:
         self.runs, self.limits, self.log_texts = runs, limits, log_texts
         self.batcher = MicroBatcher(batch=limits.batch, queue=limits.queue, longest=limits.seconds / 4)
         for served in runs:
-            self.batcher.deadline.watch(served.run.model)
+            if served.module is not None:
+                self.batcher.deadline.watch(served.module)
 
     def close(self) -> None:
         """Let the model's thread end."""
@@ -90,9 +91,8 @@ class InspectorService:
         )
 
     async def align(self, request: AlignRequest) -> AlignResponse:
-        served = self.runs.find(request.run, tasks=("translation",))
-        aligner = served.run.aligner()
-        by = _links_by(aligner.choose(request.by))
+        served = self.runs.find_aligning(request.run)
+        by = _links_by(served.choose_links(request.by))
         pairs = self._pairs(served, request.pairs)
         if request.matrices:
             self.limits.check_cells((len(right.split()), len(left.split())) for left, right in pairs)
@@ -106,25 +106,20 @@ class InspectorService:
         results = await self._do(
             ("align", served.name, *asked.values()),
             pairs,
-            lambda items: translation_results.align(aligner, items, **asked),
+            lambda items: served.align(items, **asked),
             alone=served.relaxed and request.scores,
         )
         return AlignResponse(run=served.name, by=by, results=results)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
-        served = self.runs.find(request.run, tasks=("translation",))
-        compute: Callable[[list[Any]], list[Any]]
-        if request.inference is None:
-            compute = partial(translation_results.score, served.run.aligner())
-        else:
-            predictor = self._predictor(served, request.inference)
-            compute = partial(
-                translation_results.score, served.run.aligner(), predictor=predictor, seed=request.seed
-            )
+        served = self.runs.find_aligning(request.run)
+        asked: dict[str, Any] = {}
+        if request.inference is not None:
+            asked = {"predictor": self._predictor(served, request.inference), "seed": request.seed}
         results = await self._do(
             ("score", served.name, request.inference),
             self._pairs(served, request.pairs),
-            compute,
+            partial(served.score, **asked),
             alone=served.relaxed or (request.inference or "").startswith("sample"),
         )
         return ScoreResponse(run=served.name, inference=request.inference, results=results)
@@ -177,9 +172,11 @@ class InspectorService:
             raise Refused(404, f"image: no picture of image {image} is served here")
         return found
 
-    def _predictor(self, served: ServedRun, inference: str) -> Any:
+    def _predictor(self, served: ServedRun | ServedAligner, inference: str) -> Any:
         """A way to predict that fits the limits and the run."""
         predictor = self.limits.check_inference(inference)
+        if not served.info.inferences:
+            raise Refused(UNPROCESSABLE, f"inference: {served.name} is an aligner and predicts nothing")
         if inference.partition(":")[0] not in served.info.inferences:
             raise Refused(
                 UNPROCESSABLE,
@@ -188,15 +185,13 @@ class InspectorService:
             )
         return predictor
 
-    def _pairs(self, served: ServedRun, pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+    def _pairs(self, served: ServedRun | ServedAligner, pairs: Sequence[Pair]) -> list[tuple[str, str]]:
         found = [(pair.source, pair.target) for pair in pairs]
-        assets = served.run.assets
-        for name, texts, tokenizer in (
-            ("source", [left for left, _ in found], assets.source),
-            ("target", [right for _, right in found], assets.target),
-        ):
-            self.limits.check_texts(name, texts)
-            self.limits.check_pieces(name, (len(tokenizer.encode(text)) for text in texts))
+        sides: tuple[Side, Side] = ("source", "target")
+        for number, side in enumerate(sides):
+            texts = [pair[number] for pair in found]
+            self.limits.check_texts(side, texts)
+            self.limits.check_pieces(side, (served.count_pieces(side, text) for text in texts))
         return found
 
     async def _do(

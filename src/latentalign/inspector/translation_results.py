@@ -43,12 +43,12 @@ def _translation(found: Translation, by: str | None) -> TranslationResult:
         words=found.text.split(),
         score=found.score,
         log_prob=found.log_prob,
-        links=None if links is None else _links(links),
+        links=None if links is None else link_list(links),
         pharaoh=None if links is None else format_links(links),
     )
 
 
-def _links(links: dict[tuple[int, int], float]) -> list[Link]:
+def link_list(links: dict[tuple[int, int], float]) -> list[Link]:
     return [Link(source=i, target=j, probability=p) for (i, j), p in sorted(links.items())]
 
 
@@ -70,9 +70,9 @@ def align(
             AlignResult(
                 source_words=found.source_words,
                 target_words=found.target_words,
-                links=_links(links),
+                links=link_list(links),
                 pharaoh=format_links(links, probs=links if scores else None),
-                score=_finite(found.score) if scores else None,
+                score=finite(found.score) if scores else None,
                 matrices=_matrices(found) if matrices else None,
             )
         )
@@ -123,9 +123,9 @@ def score(
 
 
 def _score(mean: float | None, pieces: int) -> ScoreResult:
-    mean = _finite(mean)
+    mean = finite(mean)
     return ScoreResult(score=mean, log_prob=None if mean is None else mean * pieces, pieces=pieces)
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None

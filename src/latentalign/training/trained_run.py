@@ -23,6 +23,7 @@ from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.run.config_file import load_config
 from latentalign.training.run.marker import read_marker, verify_parts
 from latentalign.training.run.weights import MODEL, load_weights
+from latentalign.wordalign.folder import is_aligner
 
 if TYPE_CHECKING:
     from latentalign.text.aligned_pair import AlignedPair
@@ -234,6 +235,10 @@ def load(folder: str | Path, *, device: str | torch.device = "auto") -> Run:
     `device` is auto (a GPU where there is one), cpu, cuda or mps.
     """
     folder = Path(folder)
+    if is_aligner(folder):
+        raise UserError(
+            f"{folder}: expected a trained run, found an aligner; use it with align, plot, serve or translate --aligner"
+        )
     place = find_device(device)
     recipe = load_config(folder)
     schedule = schedule_of(recipe)

@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from latentalign.errors import UserError
-from latentalign.reports.demo.comparison import Demo, DemoSize, Measures, Outcome, error_rate, rows, summary
+from latentalign.reports.demo.comparison import (
+    Demo,
+    DemoSize,
+    Measures,
+    Outcome,
+    error_rate,
+    measure_aligner,
+    rows,
+    summary,
+)
 from latentalign.reports.demo.page import chosen, page
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.synthetic import Example, generate
+from latentalign.wordalign.decoding import AlignedPair
 
 SOFT = Measures(
     ppl=3.0,
@@ -41,11 +51,25 @@ def outcome(measures, test):
     return Outcome(measures, translations, alignments, curve, "nrefs:1|tok:13a")
 
 
+class Fixed:
+    """An aligner that knows the gold links but for the last of each pair."""
+
+    def align(self, pairs):
+        gold = {example.source: example for example in generate(30, seed=2)}
+        for source, target in pairs:
+            words = source.split(), target.split()
+            probs = np.zeros((len(words[1]), len(words[0])))
+            for i, j in gold[source].links[:-1]:
+                probs[j, i] = 0.9
+            yield AlignedPair(*words, probs, probs, probs, threshold=0.5, score=-1.0)
+
+
 @pytest.fixture(scope="module")
 def demo():
     test = generate(30, seed=2)
     outcomes = {"soft": outcome(SOFT, test), "variational": outcome(VARIATIONAL, test)}
-    return Demo(DemoSize(), test, outcomes, seconds=300.0, steps={"generate": 1.0, "train": 200.0})
+    aligner = measure_aligner(Fixed(), 4.0, test, outcomes["variational"])
+    return Demo(DemoSize(), test, outcomes, aligner, seconds=300.0, steps={"generate": 1.0, "train": 200.0})
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +92,24 @@ def test_it_says_that_the_corpus_is_generated(html, demo):
 
 def test_winners_are_marked_and_absent_figures_are_not_zero(html):
     bold = re.findall(r'<td class="best">([^<]*)</td>', html)
-    assert bold == ["2.500", "42.00", "0.400"]  # variational: PPL, BLEU, AER of the prior; nobody wins a draw
+    # variational: PPL, BLEU, AER of the prior; the aligner: AER; nobody wins a draw
+    assert bold == ["2.500", "42.00", "0.400", html_rows(html)["aligner"][6]]
     assert "<td>–</td>" in html
+
+
+def html_rows(html):
+    cells = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html)]
+    return {row[0]: row for row in cells if row}
+
+
+def test_the_aligner_has_its_row_and_its_picture(html, demo):
+    missed = len(demo.test)
+    gold = sum(len(example.links) for example in demo.test)
+    assert demo.aligner.aer == pytest.approx(1 - 2 * (gold - missed) / (2 * gold - missed))
+    assert html_rows(html)["aligner"][6] == f"{demo.aligner.aer:.3f}"
+    assert html_rows(html)["variational + aligner"][6] == f"{demo.aligner.aer_together:.3f}"
+    assert demo.to_dict()["aligner"]["seconds"] >= 4.0
+    assert len(demo.aligner.probs) == len(demo.test)
 
 
 def test_text_is_escaped_and_right_translations_are_ticked(html, demo):
@@ -80,9 +120,10 @@ def test_text_is_escaped_and_right_translations_are_ticked(html, demo):
 
 def test_the_summary_has_a_row_a_model(demo):
     table = rows(demo)
-    assert [row[0] for row in table] == ["attention", "soft", "variational"]
+    names = ["soft", "variational", "aligner", "variational + aligner"]
+    assert [row[0] for row in table] == ["links by", *names]
     lines = summary(demo).splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 5
     assert len({len(line) for line in lines}) == 1
     assert "2.500" in lines[2]
 

@@ -11,7 +11,7 @@ import { translateView } from "./view-translate.js";
 
 const VIEWS = {
   translate: ["Translate", translateView, ["translation"]],
-  pair: ["Align a pair", pairView, ["translation"]],
+  pair: ["Align a pair", pairView, ["translation", "aligner"]],
   compare: ["Compare runs", compareView, ["translation"]],
   ask: ["Ask", askView, ["vqa", "memory"]],
 };

@@ -10,6 +10,7 @@ import { set, state } from "./state.js";
 
 const latest = new Latest();
 export const TITLES = { prior: "Prior", posterior: "Posterior", filtered: "Filtered", exact: "Exact posterior" };
+const BY_ALIGNER = { posterior: "how likely each link is, both directions together" };
 const EXPLAIN = {
   prior: "where the translator looks before it knows the word",
   posterior: "where the inference network looks, given the whole pair",
@@ -18,7 +19,7 @@ const EXPLAIN = {
 };
 
 export function pairView(page) {
-  const runs = page.runs("translation");
+  const runs = page.runs("translation", "aligner");
   const run = page.find(state.run, runs);
   const others = run.by.filter((name) => name !== "prior");
   if (!others.includes(state.panel)) state.panel = others[0] ?? "";
@@ -43,7 +44,7 @@ export function pairView(page) {
     h("div", { class: "two" }, field("Source", source), field("Translation", target)),
     h("div", { class: "controls" },
       runs.length > 1 && field("Run", select(runs.map((one) => [one.name, one.name]), run.name, (name) => { set({ run: name }); page.draw(); })),
-      others.length > 0 && field("Beside the prior", select(others.map((name) => [name, TITLES[name]]), state.panel, (panel) => { set({ panel }); page.draw(); })),
+      run.by.includes("prior") && others.length > 0 && field("Beside the prior", select(others.map((name) => [name, TITLES[name]]), state.panel, (panel) => { set({ panel }); page.draw(); })),
       h("button", { type: "submit", class: "primary", text: "Align" })),
   );
   if (state.source.trim() && state.target.trim()) go();
@@ -55,8 +56,9 @@ function show(page, results, run, found) {
   const result = found.results[0];
   // a chain: what later words change stands beside what was known at the time
   const isChain = Boolean(result.matrices.filtered) && state.panel === "exact";
-  const names = isChain ? ["prior", "filtered", "exact"] : ["prior", ...(state.panel ? [state.panel] : [])];
-  const explain = isChain ? { ...EXPLAIN, exact: "smoothed: by Bayes' rule, given the whole translation" } : EXPLAIN;
+  const isAligner = run.task === "aligner"; // it has one distribution, and predicts no words
+  const names = isChain ? ["prior", "filtered", "exact"] : [...(isAligner ? [] : ["prior"]), ...(state.panel ? [state.panel] : [])];
+  const explain = isAligner ? BY_ALIGNER : isChain ? { ...EXPLAIN, exact: "smoothed: by Bayes' rule, given the whole translation" } : EXPLAIN;
   const tables = names.map((name) => [name, result.matrices[name]]);
   const distance = names.length > 1 ? distances(tables.at(-2)[1], tables.at(-1)[1]) : [];
   const worst = largest(distance, 3);
@@ -75,6 +77,7 @@ function show(page, results, run, found) {
     for (const svg of svgs) {
       for (const text of svg.querySelectorAll(".row-label")) text.classList.toggle("chosen", Number(text.dataset.row) === row);
     }
+    if (isAligner) return;
     const words = result.target_words;
     next.replaceChildren(nextPanel({
       run, limits: page.limits, source: result.source_words.join(" "), prefix: words.slice(0, row).join(" "),
@@ -92,7 +95,7 @@ function show(page, results, run, found) {
       worst.length > 0 && disagreements(result, tables, distance, worst, (row) => { pointer.move(row, 0); choose(row); }),
       h("div", { class: "row" },
         exportBar({ name: "alignment", json: () => found, pharaoh: () => result.pharaoh, picture: () => beside(pictures(printed())) }),
-        h("small", { text: `mean log p per piece ${result.score === null ? "–" : signed(result.score, 4)}; entropy in nats` }))),
+        h("small", { text: `${isAligner ? "score per word" : "mean log p per piece"} ${result.score === null ? "–" : signed(result.score, 4)}; entropy in nats` }))),
     next,
   );
   choose(state.row >= 0 && state.row <= result.target_words.length ? state.row : worst[0] ?? 0);

@@ -1,4 +1,4 @@
-"""The demonstration: a generated corpus, soft and variational attention trained on it, and both measured."""
+"""The demonstration: a generated corpus, soft and variational attention and an aligner trained on it, all measured."""
 
 import os
 import subprocess
@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.text.links import Links, score_links
+from latentalign.text.links import Link, Links, score_links
+from latentalign.text.parallel import read_parallel
 from latentalign.text.symmetrise import decode_links
 from latentalign.training.run.journal import read_metrics
 from latentalign.training.trained_run import load
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.bleu import score_texts
 from latentalign.translation.synthetic import Example, write_corpus
+from latentalign.wordalign.aligner import Aligner
 
 Log = Callable[[str], None]
 RECIPES = {"soft": "demo", "variational": "demo-variational"}
@@ -32,7 +34,7 @@ SAMPLES = 8  # sentences shown with both translations
 class DemoSize:
     """How large the demonstration is; `settings` change both recipes, as --set does for `train`."""
 
-    train: int = 8000
+    train: int = 5000
     valid: int = 500
     test: int = 500
     seed: int = 1
@@ -74,22 +76,44 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class AlignerOutcome:
+    """What the aligner learnt from the same training pairs, without a translator."""
+
+    aer: float
+    aer_together: float  # the mean of its probabilities and of the variational model's exact posterior
+    seconds: float  # to learn, and to align the test set
+    probs: list[np.ndarray]  # of the test pairs
+
+
+@dataclass(frozen=True)
 class Demo:
     """Everything that the report shows."""
 
     size: DemoSize
     test: list[Example]
     outcomes: dict[str, Outcome]
+    aligner: AlignerOutcome
     seconds: float
     steps: dict[str, float] = field(default_factory=dict)  # seconds of every part
 
     def to_dict(self) -> dict[str, Any]:
         models = {name: asdict(outcome.measures) for name, outcome in self.outcomes.items()}
-        return {"corpus": "generated", "test_pairs": len(self.test), "seconds": self.seconds, **models}
+        aligner = {
+            "aer": self.aligner.aer,
+            "aer_together": self.aligner.aer_together,
+            "seconds": self.aligner.seconds,
+        }
+        return {
+            "corpus": "generated",
+            "test_pairs": len(self.test),
+            "seconds": self.seconds,
+            **models,
+            "aligner": aligner,
+        }
 
 
 def run_demo(folder: Path, size: DemoSize, *, log: Log) -> Demo:
-    """Generate, train both models side by side, translate, align and measure."""
+    """Generate, learn an aligner, train both models side by side, translate, align and measure."""
     started = time.perf_counter()
     steps: dict[str, float] = {}
 
@@ -103,12 +127,43 @@ def run_demo(folder: Path, size: DemoSize, *, log: Log) -> Demo:
     )
     splits = write_corpus(folder / "data", sizes=sizes, seed=size.seed)
     finished("generate")
+    aligner, seconds = learn_aligner(folder)
+    finished("aligner")
     train_side_by_side(folder, size, log=log)
     finished("train")
     test = splits["test"]
     outcomes = {name: _measure(folder, name, test, size) for name in RECIPES}
+    by_aligner = measure_aligner(aligner, seconds, test, outcomes["variational"])
     finished("translate, align and measure")
-    return Demo(size, test, outcomes, time.perf_counter() - started, steps)
+    return Demo(size, test, outcomes, by_aligner, time.perf_counter() - started, steps)
+
+
+def learn_aligner(folder: Path) -> tuple[Aligner, float]:
+    """An aligner from the training pairs alone, saved beside the runs, and the seconds it took."""
+    started = time.perf_counter()
+    pairs = list(read_parallel(folder / "data" / "train.de", folder / "data" / "train.en"))
+    aligner = Aligner.fit(pairs)
+    aligner.save(folder / "runs" / "aligner")
+    return aligner, time.perf_counter() - started
+
+
+def measure_aligner(
+    aligner: Aligner, seconds: float, test: Sequence[Example], translator: Outcome
+) -> AlignerOutcome:
+    """Its links of the test set, which it has not learnt from, alone and together with a translator's."""
+    started = time.perf_counter()
+    found = list(aligner.align((example.source, example.target) for example in test))
+    seconds += time.perf_counter() - started
+    means = [
+        (one.probs + other.probs("exact")) / 2
+        for one, other in zip(found, translator.alignments, strict=True)
+    ]
+    return AlignerOutcome(
+        aer=_link_error([frozenset(pair.links()) for pair in found], test),
+        aer_together=_link_error([frozenset(decode_links(mean, threshold=0.5)) for mean in means], test),
+        seconds=seconds,
+        probs=[pair.probs for pair in found],
+    )
 
 
 def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> None:
@@ -204,8 +259,12 @@ def _measure(folder: Path, name: str, test: Sequence[Example], size: DemoSize) -
 
 def error_rate(matrices: Sequence[np.ndarray], test: Sequence[Example]) -> float:
     """AER of arg-max links against the gold ones."""
-    found = [Links(frozenset(decode_links(matrix))) for matrix in matrices]
-    return score_links(found, [Links(frozenset(example.links)) for example in test]).aer
+    return _link_error([frozenset(decode_links(matrix)) for matrix in matrices], test)
+
+
+def _link_error(found: Sequence[frozenset[Link]], test: Sequence[Example]) -> float:
+    gold = [Links(frozenset(example.links)) for example in test]
+    return score_links([Links(links) for links in found], gold).aer
 
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
@@ -223,12 +282,17 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 def rows(demo: Demo) -> list[list[str]]:
     """The comparison as text cells, a header first."""
-    table = [["attention", *(title for title, _ in COLUMNS.values())]]
+    table = [["links by", *(title for title, _ in COLUMNS.values())]]
     for name, outcome in demo.outcomes.items():
         values = asdict(outcome.measures)
         cells = [
             "–" if values[key] is None else form.format(values[key]) for key, (_, form) in COLUMNS.items()
         ]
+        table.append([name, *cells])
+    aligner = {"aer_exact": demo.aligner.aer, "training_seconds": demo.aligner.seconds}
+    together = {"aer_exact": demo.aligner.aer_together}
+    for name, known in (("aligner", aligner), ("variational + aligner", together)):
+        cells = [form.format(known[key]) if key in known else "–" for key, (_, form) in COLUMNS.items()]
         table.append([name, *cells])
     return table
 

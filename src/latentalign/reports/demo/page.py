@@ -28,6 +28,7 @@ def page(demo: Demo) -> str:
         seconds=demo.seconds,
         steps=demo.steps,
         test_pairs=len(demo.test),
+        aligner=demo.aligner,
         heads=heads,
         rows=_marked(heads, body),
         bleu_signature=next(iter(demo.outcomes.values())).bleu_signature,
@@ -71,6 +72,7 @@ def _heatmaps(demo: Demo) -> Iterator[dict[str, str]]:
             panels[f"{name}: prior"] = found.prior
             if outcome.measures.aer_posterior is not None:
                 panels[f"{name}: posterior"] = found.probs("posterior")
+        panels["aligner"] = demo.aligner.probs[number]
         figure = heatmap(panels, example.source.split(), example.target.split(), gold=example.links)
         yield _picture(figure, f"{example.source} → {example.target} Gold links are framed.")
 
