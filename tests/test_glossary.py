@@ -32,9 +32,7 @@ METAPHORS = {
 LITERAL = {"in_front", "fronted", "reached"}
 # still to be renamed: word -> files
 REMAINING: dict[str, set[str]] = {
-    "look": {"alignment/marginal.py", "training/loop/not_finite.py"},
-    "reach": {"alignment/marginal.py"},
-    "guess": {"alignment/marginal.py"},
+    "look": {"training/loop/not_finite.py"},
     "sitting": {"training/run/environment.py"},
 }
 NAMESAKES = {"Batch", "Filter", "Prepared", "Section"}  # still to be renamed

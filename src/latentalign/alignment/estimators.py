@@ -43,7 +43,7 @@ class Narrowed:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SharedLikelihood:
     """What many estimates of one likelihood under different d share."""
 
     estimator: "Estimator"  # for the estimates without a graph in f
@@ -130,9 +130,9 @@ class Estimator(ABC):
         """What to put in the place of d for the estimator's sake."""
         return Narrowed(distribution)
 
-    def prepare(self, likelihood: Likelihood, support: Tensor) -> Prepared:
+    def prepare(self, likelihood: Likelihood, support: Tensor) -> SharedLikelihood:
         """Evaluate what many calls with different d on one support may share; nothing unless it enumerates."""
-        return Prepared(self, likelihood.detach(), likelihood)
+        return SharedLikelihood(self, likelihood.detach(), likelihood)
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ class Enumerate(Estimator):
         probs = whole.alignment_probs().detach()
         return Narrowed(part, probs.masked_fill(part.support, 0.0).sum(dim=-1), whole)
 
-    def prepare(self, likelihood: Likelihood, support: Tensor) -> Prepared:
+    def prepare(self, likelihood: Likelihood, support: Tensor) -> SharedLikelihood:
         # with all values of f in a table nothing is gained by pruning
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.prune == 0):
             table = TableLikelihood(likelihood.everywhere(support))
-        return Prepared(Enumerate(), table.detach(), table if self.prune == 0 else likelihood)
+        return SharedLikelihood(Enumerate(), table.detach(), table if self.prune == 0 else likelihood)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from latentalign.alignment.forward_backward import (
     run_filter,
     wide,
 )
-from latentalign.alignment.transitions import LOG_ZERO, MatrixTransitions, Transitions
+from latentalign.alignment.transitions import LOG_ZERO, Transitions
 
 
 class LogEvidence(torch.autograd.Function):
@@ -89,7 +89,7 @@ def log_evidence(
     null: Null | None = None,
 ) -> Tensor:
     """log p(y_t | y_<t) of a chain, [B,T]; see `LogEvidence`. LOG_ZERO marks impossible positions."""
-    matrix = transitions.matrix if isinstance(transitions, MatrixTransitions) else None
+    matrix = transitions.learnt
     parts = (None, None, None) if null is None else (null.log_odds, null.start_log_odds, null.log_f)
     found: Tensor = LogEvidence.apply(scores, log_f, start, matrix, *parts, transitions, steps)  # type: ignore[no-untyped-call]
     return found

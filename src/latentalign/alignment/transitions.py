@@ -37,6 +37,11 @@ class Transitions(ABC):
         return None
 
     @property
+    def learnt(self) -> Tensor | None:
+        """The matrix [S,S] or [B,S,S] that a gradient goes to; None where nothing is learnt."""
+        return None
+
+    @property
     def allowed(self) -> Tensor | None:
         """Which pairs are allowed, [S,S] or [B,S,S] bool; None where all are."""
         return None
@@ -137,6 +142,10 @@ class MatrixTransitions(Transitions):
     @property
     def allowed(self) -> Tensor | None:
         return None if self._forbidden is None else ~self._forbidden
+
+    @property
+    def learnt(self) -> Tensor:
+        return self.matrix
 
     @property
     def pairs(self) -> Tensor | None:
