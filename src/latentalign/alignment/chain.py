@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from latentalign.alignment.chain_paths import best_path, draw_paths, with_a_future
 from latentalign.alignment.chain_pruning import marginalise_pruned_chain
 from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.dependence import Dependence, Sequential
+from latentalign.alignment.dependence import Dependence, SequentialSteps
 from latentalign.alignment.distributions import Categorical, check_finite
 from latentalign.alignment.errors import ShapeError
 from latentalign.alignment.evidence import log_evidence
@@ -96,7 +96,7 @@ class Chain(DiscreteLatent):
 
     @property
     def dependence(self) -> Dependence:
-        return Sequential(self.steps)
+        return SequentialSteps(self.steps)
 
     def over_steps(self, steps: Tensor) -> "Chain":
         self._check_steps(steps)

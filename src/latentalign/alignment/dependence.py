@@ -38,7 +38,7 @@ class Dependence(ABC):
 
 
 @dataclass(frozen=True)
-class Independent(Dependence):
+class IndependentSteps(Dependence):
     """Every step is a sequence of its own."""
 
     def rewards_to_go(self, rewards: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class Independent(Dependence):
 
 
 @dataclass(frozen=True)
-class Sequential(Dependence):
+class SequentialSteps(Dependence):
     """The real steps of an example are one sequence; padding adds nothing."""
 
     steps: Tensor  # [B,T] bool, True = real

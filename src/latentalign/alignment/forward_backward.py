@@ -75,7 +75,7 @@ class Filtered:
     """What the forward pass leaves behind."""
 
     log_c: Tensor  # [B,T]: log p(y_t | y_<t), 0 at padding
-    log_a: Tensor  # [B,T,S]: log p(z_t | y_≤t); with a null state of the position that is remembered
+    log_a: Tensor  # [B,T,S]: log p(z_t | y_≤t); with a null state, of the position that is remembered
     log_arrival: Tensor  # [B,T,S]: log p(z_t = i | y_<t) − s_t(i)
     start_log_a: Tensor | None = None  # [B,T]: that no position has been seen up to t; only with a null state
 
@@ -100,15 +100,13 @@ def run_filter(given: Inputs, *, keep: int | None = None) -> Filtered:
     log_a = torch.full_like(given.scores[:, 0], LOG_ZERO)
     start_log_a = torch.zeros_like(log_a[:, 0])
     found: list[tuple[Tensor, ...]] = []
-    for t, full in enumerate(given.is_full):
-        log_c, new, start_new, arrival = _step(given, t, log_a, start_log_a, keep)
-        if not full:
-            real = given.steps[:, t]
-            log_c = log_c.masked_fill(~real, 0.0)
-            new, start_new = torch.where(real[:, None], new, log_a), torch.where(real, start_new, start_log_a)
-        log_a, start_log_a = new, start_new
+    for t in range(given.steps.shape[1]):
+        log_c, log_a, start_log_a, arrival = _step(given, t, log_a, start_log_a, keep)
         found.append((log_c, log_a, arrival, start_log_a))
     log_c, log_a, arrival, start_log_a = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
+    log_c = log_c.masked_fill(
+        ~given.steps, 0.0
+    )  # padding comes last: what the filter does there is of no account
     _check_evidence(log_c)
     return Filtered(log_c, log_a, arrival, None if null is None else start_log_a)
 

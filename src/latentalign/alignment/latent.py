@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 from torch import Tensor
 
-from latentalign.alignment.dependence import Dependence, Independent
+from latentalign.alignment.dependence import Dependence, IndependentSteps
 from latentalign.alignment.errors import ConfigError, ShapeError
 from latentalign.alignment.likelihood import Likelihood
 
@@ -39,7 +39,7 @@ class Latent(ABC):
     @property
     def dependence(self) -> Dependence:
         """How the steps hang together."""
-        return Independent()
+        return IndependentSteps()
 
     def over_steps(self, steps: Tensor) -> "Latent":
         """The same with a mask over steps [B,T]; it matters only to a latent whose steps hang together."""
