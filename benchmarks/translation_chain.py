@@ -1,0 +1,136 @@
+"""Does a chain help the translator? Soft attention, the exact marginal and a chain's marginal on Multi30k.
+
+python -m benchmarks.translation_chain --data data/multi30k [--epochs 6] [--work runs/chain] [--out docs/results/chain]
+
+All three share the first two epochs, which are soft attention, and from there on see the same batches and dropout. A
+chain whose jumps are 0 is the categorical alignment, so the shared weights get jumps of 0 when the chain takes over.
+(The recipe multi30k-de-en-chain has them from the start.) What is finished is not done again.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import latentalign as la
+from benchmarks.measure import report
+from latentalign.files import write_atomic
+from latentalign.reports.provenance import provenance_of_run, write_recipes
+from latentalign.training.recipe.overrides import merge
+from latentalign.training.recipe.recipes import build_recipe, load_recipe
+from latentalign.training.run.checkpoints import VerifiedCheckpoints, checkpoint_path, newest_good
+from latentalign.training.run.config_file import load_config, load_resumed, save_config
+from latentalign.training.run.forking import fork_run
+from latentalign.training.train import train
+
+WARM_UP = 2.0  # epochs
+JUMPS = "latent.transitions.scores"
+ROWS = {
+    "soft": "multi30k-de-en-soft",
+    "marginal": "multi30k-de-en-marginal",
+    "chain": "multi30k-de-en-chain",
+}
+
+
+def warm_up(data: Path, work: Path) -> Path:
+    """Two epochs of soft attention."""
+    folder = work / "warm-up"
+    if not (folder / "config.yaml").is_file():
+        settings = [f"data.folder={data}", f"training.epochs={WARM_UP}"]
+        train(load_recipe(ROWS["soft"], settings), folder)
+    return folder
+
+
+def branch(name: str, source: Path, folder: Path, epochs: float) -> None:
+    """Go on from the warm-up by the recipe of that row, with its alignment."""
+    recipe = load_recipe(ROWS[name])
+    if not recipe.schedule:  # it goes on as it began
+        shutil.copytree(source, folder)
+        return
+    fork_run(source, folder, schedule=recipe.schedule, epochs=epochs)
+    alignment = recipe.resolved()["model"]["alignment"]
+    if alignment != load_config(folder).resolved()["model"]["alignment"]:
+        _add_jumps(folder, alignment)
+
+
+def _add_jumps(folder: Path, alignment: dict[str, Any]) -> None:
+    """Make the run's alignment a chain: jumps of 0 in its checkpoint, and no history of them in the optimiser."""
+    values = merge(load_config(folder).resolved(), {"model": {"alignment": alignment}})
+    save_config(build_recipe(values), folder)
+    found = newest_good(folder, lambda text: None)
+    assert found is not None
+    path, content = found
+    content["state_dict"][f"model.{JUMPS}"] = torch.zeros(2 * int(alignment["width"]) + 1)
+    for state in content["optimizer_states"]:
+        (group,) = state["param_groups"]
+        group["params"] = [*group["params"], len(group["params"])]  # the last of the model's parameters
+    Path(path).unlink()
+    VerifiedCheckpoints().save_checkpoint(content, checkpoint_path(folder, content["place"]["step"]))
+
+
+def measure(name: str, folder: Path, data: Path, epochs: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A row of the result, and the recipe it is by."""
+    run = la.load(folder, device="cpu")
+    test = data / "test_2016_flickr"
+    found = run.evaluate(source=f"{test}.de.gz", target=f"{test}.en.gz", bleu=True, beam=10)
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    proof, values = provenance_of_run(folder)
+    row = {
+        "model": name,
+        "recipe": ROWS[name],
+        "settings": [f"training.epochs={epochs:g}"],
+        **proof,
+        "validation_ppl": [line["ppl"] for line in metrics if line["epoch"] == int(line["epoch"])],
+        **{
+            key: found[key] for key in ("ppl", "bleu", "bleu_signature", "chrf", "prior_entropy", "inference")
+        },
+    }
+    jumps = dict(run.model.named_parameters()).get(JUMPS)
+    if jumps is not None:
+        row["jumps"] = (run.model.latent.transitions.rate * jumps).tolist()
+    return row, values
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """The table."""
+    lines = ["| model | recipe | test PPL | BLEU | chrF | prior entropy |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(
+            f"| {row['model']} | `{row['recipe']}` | {row['ppl']:.2f} | {row['bleu']:.2f} | {row['chrf']:.1f} "
+            f"| {row['prior_entropy']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--epochs", type=float, default=6.0)
+    parser.add_argument("--work", type=Path, default=Path("runs/chain"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results/chain"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    source = warm_up(options.data.resolve(), options.work)
+    rows, recipes = [], []
+    for name in ROWS:
+        folder = options.work / name
+        if not folder.is_dir():
+            branch(name, source, folder, options.epochs)
+        train(load_resumed(folder, [f"training.epochs={options.epochs}"]), folder, resume=True)
+        row, values = measure(name, folder, options.data, options.epochs)
+        rows.append(row)
+        recipes.append(values)
+    report("translation-chain", {"rows": rows}, options.out / "results.json")
+    write_recipes(options.out, recipes)
+    write_atomic(options.out / "table.md", page(rows) + "\n")
+    print(page(rows))
+
+
+if __name__ == "__main__":
+    main()
