@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from latentalign import download
-from latentalign.cli import app
 from latentalign.download import DATASETS, DataSet, RemoteFile, fetch
 from latentalign.errors import UserError
+from tests.cli.command import latentalign
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -211,8 +210,8 @@ def test_the_command_prints_files_and_says_what_was_not_verified(site: Site, tmp
         for split in ("Train", "Val"):
             site.put(f"v2_{what}_{split}_mscoco.zip", zip_of({f"{what}_{split}.json": "{}"}))
     arguments = ["download", "vqa2", "--to", str(tmp_path / "to"), "--mirror", site.address]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
+    result = latentalign(*arguments, "--json")
+    assert result.code == 0, result.stderr
     printed = json.loads(result.stdout)
     assert [Path(path).name for path in printed["files"]] == [
         "Questions_Train.json",
@@ -223,7 +222,7 @@ def test_the_command_prints_files_and_says_what_was_not_verified(site: Site, tmp
     assert len(printed["unverified"]) == 4
     assert "was not verified" in result.stderr
     assert "features have to be fetched by hand" in result.stderr
-    again = CliRunner().invoke(app, arguments)
+    again = latentalign(*arguments)
     assert again.stdout.splitlines() == printed["files"]
     assert "was not verified" not in again.stderr
 

@@ -108,7 +108,7 @@ def assert_mistake(outcome: Outcome, *parts: str) -> None:
     assert outcome.stderr.count("\n") == 1
     assert outcome.stderr.startswith("latentalign: ")
     for part in parts:
-        assert part in outcome.stderr
+        assert part in outcome.stderr, outcome.stderr
 
 
 def untrained_run(folder: Path, *, objective: str = "variational", **settings: object) -> Path:

@@ -124,7 +124,8 @@ class Aligner:
             )
         if by == "exact" and not self.is_discrete:
             raise UserError(
-                "by: the exact posterior needs a discrete alignment; this run's is relaxed, use prior"
+                "by: the exact posterior needs a discrete alignment; this run's is "
+                f"{self.model.example_prior().family}, use prior"
             )
         return by
 
