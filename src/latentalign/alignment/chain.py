@@ -62,7 +62,7 @@ class Chain(DiscreteLatent):
         steps: Tensor | None = None,
         start: Tensor | None = None,
     ) -> "Chain":
-        """A chain by scores [B,T,S] over the real positions of mask [B,S] or [B,T,S].
+        """A chain by scores [B,T,S] over the real positions of mask [B,S] or [B,T,S], True = real.
 
         `steps` [B,T] says which steps are real (an `AlignmentProblem` says it by its weights); `start` [S] or [B,S] is
         added to the scores of the first step.
@@ -318,5 +318,5 @@ class ChainDistribution(nn.Module):
         self.transitions = build_transitions(transitions, width)
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Chain:
-        """A chain by scores [B,T,S]."""
+        """A chain by scores [B,T,S]; mask [B,S] or [B,T,S], True = real."""
         return Chain.from_scores(scores, mask, transitions=self.transitions(scores.shape[-1]))

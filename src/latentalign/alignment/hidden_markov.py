@@ -44,7 +44,7 @@ def expected_counts(
 
     Rows of `transitions` and `start` need not sum to 1: the sums are over what is given. An output that comes from
     nowhere before any position was visited leaves the chain at its start. Everything has the type of `emission`;
-    float32 is enough for tables of ordinary probabilities.
+    float32 is enough for tables of ordinary probabilities. Masks are True = real.
 
     Example:
         >>> f = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]])
