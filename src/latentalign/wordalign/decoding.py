@@ -7,7 +7,11 @@ import numpy as np
 
 from latentalign.errors import UserError
 from latentalign.text.links import Link
-from latentalign.text.symmetrise import SYMMETRISATIONS, decode_links, symmetrise
+from latentalign.text.symmetrise import SYMMETRISATIONS, decode_links, grow_diag_final_and, symmetrise
+
+_WEAK = (
+    0.5  # share of the threshold that the first link of a word may have: one direction sure, the other silent
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,18 @@ class AlignedPair:
 Method = Callable[[AlignedPair, float | None], "set[Link] | frozenset[Link]"]
 
 
-def _mean(pair: AlignedPair, threshold: float | None) -> set[Link]:
-    limit = pair.threshold if threshold is None else threshold
-    return set(decode_links(pair.probs, threshold=limit))
+def _mean(pair: AlignedPair, threshold: float | None) -> set[Link] | frozenset[Link]:
+    """Links above the threshold. By the aligner's own, words that are left over take weaker links beside them.
+
+    A word nearly always has a link, so the first link of a word is likelier to be right than its probability says.
+    """
+    if threshold is not None:
+        return set(decode_links(pair.probs, threshold=threshold))
+    strong, weak = (
+        frozenset(decode_links(pair.probs, threshold=limit))
+        for limit in (pair.threshold, _WEAK * pair.threshold)
+    )
+    return grow_diag_final_and(strong, weak)
 
 
 def _forward(pair: AlignedPair, threshold: float | None) -> set[Link]:
