@@ -44,4 +44,6 @@ def one_line(text: str) -> str:
     """Text of unknown origin as one printable line of bounded length."""
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
-    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+    if len(line) > LONGEST:  # a line begins with its place and ends with what to do
+        line = f"{line[: LONGEST * 2 // 3 - 5]} ... {line[-LONGEST // 3 :]}"
+    return line

@@ -55,6 +55,22 @@ def require_folder(path: str | Path, expected: str = "a folder") -> Path:
     raise UserError(f"{path}: {'is a file' if path.exists() else 'no such folder'}; expected {expected}")
 
 
+def require_free(folder: str | Path, *, marker: str, overwrite: bool, option: str) -> None:
+    """Refuse to write into a folder that holds something, unless a marker says that it may be written again."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{option} {folder}: is a file; expected a folder")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise UserError(f"{option} {folder}: exists already; choose another, or give --overwrite")
+    if not (folder / marker).is_file():
+        raise UserError(
+            f"--overwrite: {folder} was not written by this command (it has no {marker}); it is left as it is: "
+            "choose another folder"
+        )
+
+
 def require_distinct(
     outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]
 ) -> None:

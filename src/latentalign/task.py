@@ -197,5 +197,9 @@ class CanConvert(Ability):
     verb = "convert data"
 
     @abstractmethod
+    def prepared_marker(self, data: Any) -> str:
+        """The file by which a folder that was written here before is recognised."""
+
+    @abstractmethod
     def prepare_files(self, data: Any, model: Any, *, to: Path, seed: int, log: Log) -> None:
         """Write the data of a recipe into a folder of memory-mapped files."""

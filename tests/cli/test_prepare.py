@@ -50,9 +50,11 @@ def test_a_folder_with_something_in_it_is_left_alone(recipe: Path, tmp_path: Pat
     folder.mkdir()
     (folder / "mine").write_text("precious")
     result = latentalign("prepare", recipe, "--to", folder)
-    assert_mistake(result, "exists and is not an empty folder")
+    assert_mistake(result, "exists already")
+    assert_mistake(
+        latentalign("prepare", recipe, "--to", folder, "--overwrite"), "not written by this command"
+    )
     assert [path.name for path in folder.iterdir()] == ["mine"]
-    assert latentalign("prepare", recipe, "--to", folder, "--overwrite").code == 0
     assert (folder / "mine").read_text() == "precious"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from latentalign.cli.options import DeviceOption
+from latentalign.cli.progress import progress
 from latentalign.errors import UserError
 from latentalign.files import open_atomic, require_distinct, to_json
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from latentalign.text.links import Links
+    from latentalign.training.trained_run import Run
     from latentalign.translation.align import PairAlignment
+    from latentalign.translation.tokenizer import Tokenizer
 
 
 def align(
@@ -124,8 +127,8 @@ def _align_by_run(
 
     require_distinct({"--output": output}, {"--source": source, "--target": target})
     files = PairFiles(source=str(source), target=str(target))
-    for _ in read_pairs(files):  # a file that is cut short should not be found out after half of the output
-        pass
+    # a file that is cut short should not be found out after half of the output
+    total = sum(1 for _ in read_pairs(files))
     loaded = load(run, device=device)
     chosen = loaded.choose_links(by)
     asked = {"exact": chosen == "exact", "score": scores}
@@ -135,12 +138,15 @@ def _align_by_run(
     back_by = chosen
     if reverse is not None:
         other = load(reverse, device=device)
+        _warn_of_same_direction(loaded, other)
         back_by = other.choose_links(by)
         asked = {"exact": back_by == "exact", "score": scores}
         backward = other.aligner().align(((right, left) for left, right in read_pairs(files)), **asked)
     with ExitStack() as stack:
         stream = sys.stdout if output is None else stack.enter_context(open_atomic(output))
+        advance = stack.enter_context(progress("aligning", results_on_stdout=output is None))
         for number, (one, two) in enumerate(zip(forward, backward, strict=False), start=1):
+            advance(number, total)
             if one.too_long:
                 print(
                     f"latentalign: {source}, line {number}: a side has more than {aligner.longest} pieces; no links",
@@ -161,6 +167,24 @@ def _by_path(by: str | None, threshold: float | None, reverse: Path | None) -> s
             "--path: takes the exact posterior's best path; leave --by, --threshold and --with out"
         )
     return "exact"
+
+
+def _warn_of_same_direction(run: "Run", reverse: "Run") -> None:
+    """A run of the same direction would be asked for what it never learnt; its vocabularies give it away."""
+    mine, theirs = run.assets, reverse.assets
+    same = _overlap(mine.source, theirs.source) + _overlap(mine.target, theirs.target)
+    crossed = _overlap(mine.source, theirs.target) + _overlap(mine.target, theirs.source)
+    if same > crossed:
+        print(
+            f"latentalign: warning: --with {reverse.folder}: its vocabularies look like those of the same direction; "
+            "expected a run that translates the other way round",
+            file=sys.stderr,
+        )
+
+
+def _overlap(one: "Tokenizer", other: "Tokenizer") -> float:
+    pieces, others = set(one.pieces), set(other.pieces)
+    return len(pieces & others) / max(len(pieces | others), 1)
 
 
 def _nothing() -> Iterator[None]:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import typer
 
-from latentalign.errors import UserError
+from latentalign import __version__
+
+MARKER = "demo.json"  # the folder is a demonstration, and may be replaced by another one
+MOST = 1_000_000
 
 
 def demo(
@@ -13,8 +16,10 @@ def demo(
         Path("demo"), "--out", help="Folder for the corpus, all that is learnt, and report.html."
     ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a demonstration that exists."),
-    pairs: int = typer.Option(5000, "--pairs", help="Sentence pairs to train on."),
-    test_pairs: int = typer.Option(500, "--test-pairs", help="Sentence pairs to validate and to test on."),
+    pairs: int = typer.Option(5000, "--pairs", min=1, max=MOST, help="Sentence pairs to train on."),
+    test_pairs: int = typer.Option(
+        500, "--test-pairs", min=1, max=MOST, help="Sentence pairs to validate and to test on."
+    ),
     seed: int = typer.Option(1, "--seed", help="Of the corpus and of both trainings."),
     settings: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Change both recipes, as for train."
@@ -25,7 +30,7 @@ def demo(
 
     The corpus is generated: German–English-like sentences with gold alignments from a small grammar.
     """
-    from latentalign.files import to_json, write_atomic
+    from latentalign.files import require_free, to_json, write_atomic
     from latentalign.reports.demo.comparison import DemoSize, run_demo, summary
     from latentalign.reports.demo.page import page
 
@@ -36,8 +41,8 @@ def demo(
         seed=seed,
         settings=(f"seed={seed}", *(settings or [])),
     )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
-        raise UserError(f"{out}: exists already; choose another --out, or --overwrite to replace it")
+    require_free(out, marker=MARKER, overwrite=overwrite, option="--out")
+    write_atomic(out / MARKER, to_json({"demo": __version__}) + "\n")
     found = run_demo(out, size, log=_say)
     report = out / "report.html"
     write_atomic(report, page(found))

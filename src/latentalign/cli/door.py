@@ -98,6 +98,8 @@ def explain(error: BaseException) -> str | None:
         return explain_os_error(error)
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in _MEMORY_SIGNS):
         return f"not enough memory ({text or 'MemoryError'}); try smaller sizes, batches or inputs"
+    if type(error) is RuntimeError and "Symlink loop" in text:  # how pathlib says it
+        return f"{text}; symbolic links that go round in a circle"
     if isinstance(error, RecursionError):
         return f"the input is nested too deeply ({text})"
     if isinstance(error, UnicodeError):
@@ -135,7 +137,7 @@ def _report_defect(error: BaseException) -> int:
 
 def _say(line: str, code: int) -> int:
     with contextlib.suppress(OSError, ValueError):
-        print(f"latentalign: {line}", file=sys.stderr, flush=True)
+        print(f"latentalign: {one_line(line)}", file=sys.stderr, flush=True)
     return code
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from latentalign.cli.options import DeviceOption
+from latentalign.cli.progress import progress
 from latentalign.files import to_json
 
 
@@ -30,13 +31,16 @@ def evaluate(
     from latentalign.training.trained_run import load
 
     given = {"source": source, "target": target, "data": data, "split": split}
-    results = load(run, device=device).evaluate(
-        inference=inference,
-        seed=seed,
-        bleu=bleu,
-        beam=beam,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    loaded = load(run, device=device)
+    with progress("evaluating") as advance:
+        results = loaded.evaluate(
+            inference=inference,
+            seed=seed,
+            bleu=bleu,
+            beam=beam,
+            progress=advance,
+            **{name: value for name, value in given.items() if value is not None},
+        )
     _print(results, as_json=json_output)
 
 

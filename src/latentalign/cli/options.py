@@ -20,7 +20,7 @@ def deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     """A command that is called with its options and hands back what is to be done.
 
     So the parser of the command line has finished before the work begins, and does not meddle with how it ends.
-    Numbers that are not finite or too large are refused before anything is loaded.
+    Numbers that are not finite or too large, and text that is none, are refused before anything is loaded.
     """
     parameters = inspect.signature(command).parameters
 
@@ -28,13 +28,18 @@ def deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     def parsed(**values: Any) -> Callable[[], None]:
         for name, value in values.items():
             for one in value if isinstance(value, list | tuple) else [value]:
-                _check_number(one, _option_name(name, parameters[name]))
+                _check_value(one, _option_name(name, parameters[name]))
         return functools.partial(command, **values)
 
     return parsed
 
 
-def _check_number(value: Any, option: str) -> None:
+def _check_value(value: Any, option: str) -> None:
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError(f"{option}: expected text in UTF-8, received other bytes") from None
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{option}: expected a finite number, received {value}")
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from latentalign.cli.progress import progress
 from latentalign.errors import UserError
+from latentalign.files import require_free
 
 
 def prepare(
@@ -19,7 +21,7 @@ def prepare(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set data.max_length=80"),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write into a folder that is not empty.")
+        bool, typer.Option("--overwrite", help="Write once more into a folder that was prepared before.")
     ] = False,
 ) -> None:
     """Convert a recipe's data once into memory-mapped files, so that training starts at once and needs less memory."""
@@ -30,13 +32,13 @@ def prepare(
     task = loaded.task
     if not isinstance(task, CanConvert):
         raise UserError(f"prepare: task {task.name!r} has nothing to convert; train from its files directly")
-    if not overwrite and to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UserError(f"--to {to}: exists and is not an empty folder; choose another, or give --overwrite")
-    task.prepare_files(
-        loaded.data,
-        loaded.model,
-        to=to,
-        seed=loaded.seed,
-        log=lambda message: print(message, file=sys.stderr),
-    )
+    require_free(to, marker=task.prepared_marker(loaded.data), overwrite=overwrite, option="--to")
+    with progress("preparing"):
+        task.prepare_files(
+            loaded.data,
+            loaded.model,
+            to=to,
+            seed=loaded.seed,
+            log=lambda message: print(message, file=sys.stderr),
+        )
     print(to)

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from latentalign.errors import UserError
-from latentalign.files import to_json
+from latentalign.files import require_folder, to_json
+
+MOST_JOBS = 256
 
 
 def reproduce(
@@ -56,9 +58,13 @@ def reproduce(
     from latentalign.reports.grid.settings import GridSettings
     from latentalign.reports.paper.data_files import default_recipe, locate
     from latentalign.training.run.stopping import TrainingStopped
+    from latentalign.translation.search import SearchOptions
 
-    if jobs < 0:
-        raise UserError(f"--jobs {jobs}: expected 0 or more; one for each free core")
+    if not 0 <= jobs <= MOST_JOBS:
+        raise UserError(f"--jobs {jobs}: expected 0 to {MOST_JOBS}; one for each free core")
+    SearchOptions(beam=beam)  # a mistake is told before hours of training
+    for folder in adopt or []:
+        require_folder(folder, "a folder of finished runs for --adopt")
     chosen = recipe or default_recipe(task)
     places = locate(task, chosen, data, source=source, target=target)
     os.environ.setdefault("OMP_NUM_THREADS", "1")

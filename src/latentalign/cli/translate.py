@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 import typer
 
 from latentalign.cli.options import DeviceOption
+from latentalign.cli.progress import progress
 from latentalign.errors import UserError
 from latentalign.files import (
     SENTENCES,
@@ -111,21 +112,32 @@ def _translate_all(
     from latentalign.text.links import format_links
 
     place = "standard input" if source is None else str(source)
+    total = None if source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(source))
     longest: int = run.config.data.max_length  # type: ignore[attr-defined]
-    number = 0
-    for window in _windows(source, WINDOW * translator.batch_size):
-        _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
-        results = translator.translate(window, alignments=links is not None and aligner is None)
-        for found in results:
-            number += 1
-            for rank, translation in enumerate(found, start=1):
-                text.write(_row(translation, number, rank, options.n_best, scores))
-                if links is not None and aligner is None:
-                    links.write(format_links(translation.links(translator.links_by)) + "\n")
-        if links is not None and aligner is not None:
-            pairs = [(line, one.text) for line, found in zip(window, results, strict=True) for one in found]
-            links.writelines(format_links(pair.links()) + "\n" for pair in aligner.align(pairs))
-        text.flush()
+    number = done = 0
+    with progress("translating", results_on_stdout=text is sys.stdout) as advance:
+
+        def count(sentences: int) -> None:
+            nonlocal done
+            done += sentences
+            advance(done, total)
+
+        for window in _windows(source, WINDOW * translator.batch_size):
+            _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
+            own_links = links is not None and aligner is None
+            results = translator.translate(window, alignments=own_links, progress=count)
+            for found in results:
+                number += 1
+                for rank, translation in enumerate(found, start=1):
+                    text.write(_row(translation, number, rank, options.n_best, scores))
+                    if links is not None and aligner is None:
+                        links.write(format_links(translation.links(translator.links_by)) + "\n")
+            if links is not None and aligner is not None:
+                pairs = [
+                    (line, one.text) for line, found in zip(window, results, strict=True) for one in found
+                ]
+                links.writelines(format_links(pair.links()) + "\n" for pair in aligner.align(pairs))
+            text.flush()
 
 
 def _row(translation: "Translation", number: int, rank: int, n_best: int, scores: bool) -> str:

@@ -20,15 +20,18 @@ Kind = Literal["one-fact", "two-facts", "three-facts", "yes-no", "counting", "li
 KINDS: tuple[Kind, ...] = ("one-fact", "two-facts", "three-facts", "yes-no", "counting", "lists", "negation")
 
 
+MOST_FACTS = 10_000  # of a story
+
+
 class WorldsConfig(BaseModel):
     """How many worlds to tell, and how large they are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
-    stories: int = Field(default=2000, ge=1)
+    stories: int = Field(default=2000, ge=1, le=1_000_000)
     facts: tuple[int, int] = (4, 12)  # fewest and most facts of a story
-    questions: int = Field(default=2, ge=1)  # asked of a story, at most
+    questions: int = Field(default=2, ge=1, le=1000)  # asked of a story, at most
     people: int = Field(default=4, ge=2, le=len(PEOPLE))
     places: int = Field(default=6, ge=2, le=len(PLACES))
     objects: int = Field(default=4, ge=1, le=len(OBJECTS))
@@ -37,8 +40,10 @@ class WorldsConfig(BaseModel):
     @classmethod
     def _long_enough(cls, facts: tuple[int, int]) -> tuple[int, int]:
         # a walk with a thing in hand takes three facts at least, and must be likely enough to happen
-        if not 4 <= facts[0] <= facts[1]:
-            raise ValueError(f"expected [fewest, most] with 4 <= fewest <= most, received {list(facts)}")
+        if not 4 <= facts[0] <= facts[1] <= MOST_FACTS:
+            raise ValueError(
+                f"expected [fewest, most] with 4 <= fewest <= most <= {MOST_FACTS}, received {list(facts)}"
+            )
         return facts
 
 

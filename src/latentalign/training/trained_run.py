@@ -13,6 +13,7 @@ from latentalign.errors import UserError
 from latentalign.task import Ability, CanAlign, CanAnswer, CanTranslate, Dataset, Task
 from latentalign.training.devices import find_device
 from latentalign.training.loop.evaluation import (
+    Progress,
     evaluate_model,
     find_predictor,
     first_prior,
@@ -175,7 +176,14 @@ class Run:
         return self.task.dataset(self.assets, self.task.choose_data(**data))
 
     def evaluate(
-        self, *, inference: str | None = None, seed: int = 0, bleu: bool = False, beam: int = 10, **data: Any
+        self,
+        *,
+        inference: str | None = None,
+        seed: int = 0,
+        bleu: bool = False,
+        beam: int = 10,
+        progress: Progress = lambda done, total: None,
+        **data: Any,
     ) -> dict[str, Any]:
         """NLL, perplexity, bound, KL, entropy and the task's own measures on data of the task (see `dataset`).
 
@@ -199,6 +207,7 @@ class Run:
             device=self.device,
             seed=seed,
             with_posterior=self.schedule.needs_posterior,
+            progress=progress,
         )
         found = {"task": self.task.name, **results}
         return {**found, **self._bleu(inference, beam, **data)} if bleu else found

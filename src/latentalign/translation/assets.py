@@ -58,7 +58,7 @@ class TranslationAssets:
             return cls(sides["source"], sides["target"], source_end=bool(described["source_end"]))
         except FileNotFoundError as error:
             raise UserError(f"{error.filename}: missing; expected the folder of a translation run") from None
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
 
 
@@ -66,4 +66,10 @@ def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
     if described["kind"] == "whitespace":
         return WhitespaceTokenizer(described["words"])
     path = folder / _SEPARATE[name]
-    return BpeTokenizer((path if path.exists() else folder / _JOINT).read_bytes(), described["pieces"])
+    path = path if path.exists() else folder / _JOINT
+    try:
+        return BpeTokenizer(path.read_bytes(), described["pieces"])
+    except UserError:
+        raise UserError(
+            f"{path}: no sentencepiece model; expected the tokenizer that training wrote, copy the run again"
+        ) from None

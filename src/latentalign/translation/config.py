@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 OneOrMore = str | list[str]
+Layers = Annotated[int, Field(ge=1, le=64)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -73,7 +74,7 @@ class InferenceNetworkConfig(Section):
     """The network of the posterior q(z | x, y): two bi-LSTMs and a bilinear score."""
 
     memory_size: PositiveInt = 512  # both directions together, as for the encoder
-    layers: PositiveInt = 1
+    layers: Layers = 1
     dropout: Share | None = None  # as the model's unless given
     from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
     # As the model's unless given. A chain as prior may have a chain (with jumps of its own) or `categorical` as q.
@@ -100,9 +101,9 @@ class ModelConfig(Section):
 
     embedding_size: PositiveInt = 256
     memory_size: PositiveInt = 512  # both directions of the encoder together
-    encoder_layers: PositiveInt = 1
+    encoder_layers: Layers = 1
     decoder_size: PositiveInt = 512
-    decoder_layers: PositiveInt = 1
+    decoder_layers: Layers = 1
     hidden_size: PositiveInt | None = None  # of tanh(A x + B x̃); the decoder's size unless given
     score: Literal["additive", "dot", "general"] = "additive"
     attention_size: PositiveInt = 256

@@ -127,7 +127,7 @@ def _read_json_lines(path: Path, source_column: str, target_column: str) -> Iter
             continue
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UserError(f"{path}, line {number}: expected a JSON object") from None
         yield _cell(record, source_column, path, number), _cell(record, target_column, path, number)
 
@@ -136,6 +136,13 @@ def _cell(record: object, column: str, path: Path, number: int) -> str:
     cell = record.get(column) if isinstance(record, dict) else None
     if not isinstance(cell, str):
         raise UserError(f"{path}, line {number}: expected a JSON object with text under {column!r}")
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = ascii(cell[error.start])
+        raise UserError(
+            f"{path}, line {number}: expected text under {column!r}, found {found}, which is half of a character"
+        ) from None
     return cell
 
 

@@ -80,6 +80,10 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
             log(f"{corpus.report} (prepared in {shards})")
         return Prepared(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
 
+    def prepared_marker(self, data: config.DataConfig) -> str:
+        """The file that stands in a prepared folder from the first moment on."""
+        return _PREPARED
+
     def prepare_files(
         self, data: config.DataConfig, model: config.ModelConfig, *, to: Path, seed: int, log: Log
     ) -> None:
@@ -89,7 +93,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
                 "model.external_posterior: its links cannot be prepared; train from the text files"
             )
         to.mkdir(parents=True, exist_ok=True)
-        (to / _PREPARED).unlink(missing_ok=True)  # until everything is written again
+        write_atomic(to / _PREPARED, "{}\n")  # ours, but not whole yet: training refuses it
         assets = _learn_assets(data, to, log)
         for split in _SPLITS:
             files = getattr(data, split)

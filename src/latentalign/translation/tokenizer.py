@@ -119,9 +119,11 @@ class BpeTokenizer(Tokenizer):
         import sentencepiece
 
         self.model = model
+        if not model:
+            raise UserError("tokenizer: expected a sentencepiece model, found an empty file")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError:
+        except (RuntimeError, TypeError):
             raise UserError("tokenizer: expected a sentencepiece model, found something else") from None
         processor = self._processor
         self.kept = list(range(len(processor))) if kept is None else list(kept)

@@ -1,6 +1,6 @@
 """Sentences in, translations out: batches by length inside, the order of the input outside."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -65,10 +65,17 @@ class Translator:
         """The distribution that links of outputs come from."""
         return self.aligner.choose()
 
-    def translate(self, sentences: Sequence[str], *, alignments: bool = False) -> list[list[Translation]]:
+    def translate(
+        self,
+        sentences: Sequence[str],
+        *,
+        alignments: bool = False,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> list[list[Translation]]:
         """The n best translations of every sentence; an empty sentence has the empty translation.
 
         Of a sentence of more than `longest` pieces only the beginning is translated, so that time is bounded.
+        `progress` hears how many sentences each batch had.
         """
         pieces = [self.assets.source.encode(sentence)[: self.longest] for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
@@ -78,6 +85,7 @@ class Translator:
             sources = [[*pieces[n], END] if self.assets.source_end else pieces[n] for n in group]
             for number, hypotheses in zip(group, self._search(sources), strict=True):
                 results[number] = self._spell(hypotheses)
+            progress(len(group))
         return self._align(sentences, results) if alignments else results
 
     def stream(

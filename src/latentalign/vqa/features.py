@@ -26,7 +26,8 @@ _FIELDS = 6
 _EDGE = 1.0  # pixels a detector's box may reach over the edge: its boxes were scaled and rounded
 _RELEASE_AFTER = 64 * 2**20  # bytes read before mapped pages are given back
 _FORMAT = "latentalign-regions-1"
-_FILES = {"meta.json", "features.bin", "boxes.npy", "images.npy", "offsets.npy"}
+MARKER = "meta.json"
+_FILES = {MARKER, "features.bin", "boxes.npy", "images.npy", "offsets.npy"}
 _SAMPLED_BLOCK, _SAMPLED_BLOCKS = 2**16, 4096  # bytes, and how many: of 256 MB and less, everything
 
 
@@ -143,7 +144,7 @@ def _holds_features_only(folder: Path) -> bool:
     if not names:
         return True
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return names <= _FILES and isinstance(meta, dict) and meta.get("format") == _FORMAT
@@ -188,7 +189,7 @@ def _write_arrays(
         "regions": int(offsets[-1]),
         "repeated": repeated,
     }
-    write_atomic(folder / "meta.json", json.dumps(meta, indent=1))
+    write_atomic(folder / MARKER, json.dumps(meta, indent=1))
     log(f"{meta['images']} images, {meta['regions']} regions of {dim} numbers; {repeated} repeated lines")
     return meta
 
@@ -202,12 +203,12 @@ class RegionFeatures:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not (self.folder / "meta.json").is_file():
+        if not (self.folder / MARKER).is_file():
             raise UserError(
                 f"{self.folder}: no prepared features here; make them once with "
                 f"`latentalign prepare RECIPE --to {self.folder}`"
             )
-        meta = json.loads((self.folder / "meta.json").read_text())
+        meta = json.loads((self.folder / MARKER).read_text())
         if meta.get("format") != _FORMAT:
             raise UserError(
                 f"{self.folder}: expected features of format {_FORMAT}; run `latentalign prepare` again"

@@ -23,7 +23,7 @@ SPLITS = {"train": "train2014", "valid": "val2014"}
 FEATURES = "features"
 FEATURE_TABLE = "regions.tsv"
 GOLD = "gold_regions.json"
-_SETTINGS = "scenes.json"
+SETTINGS = "scenes.json"
 
 
 class ScenesConfig(BaseModel):
@@ -31,9 +31,9 @@ class ScenesConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    train_images: int = Field(2400, ge=1)
-    valid_images: int = Field(800, ge=2)
-    questions_per_image: int = Field(5, ge=1)
+    train_images: int = Field(2400, ge=1, le=1_000_000)
+    valid_images: int = Field(800, ge=2, le=1_000_000)
+    questions_per_image: int = Field(5, ge=1, le=1000)
     seed: int = 0
 
 
@@ -44,9 +44,9 @@ def ensure_scenes(
     folder = Path(folder)
     settings = config.model_dump()
     if folder.exists() and any(folder.iterdir()):
-        if not (folder / _SETTINGS).is_file():
+        if not (folder / SETTINGS).is_file():
             raise UserError(f"{folder}: exists and holds no generated scenes; choose another data.folder")
-        found = json.loads((folder / _SETTINGS).read_text())
+        found = json.loads((folder / SETTINGS).read_text())
         if found != settings:
             raise UserError(
                 f"{folder}: holds scenes of {found}, the recipe asks for {settings}; remove the folder or "
@@ -88,7 +88,7 @@ def write_scenes(
             log(f"{count} {split} scenes with {len(questions)} questions")
     write_atomic(folder / GOLD, json.dumps({"regions": gold}))
     convert_features([folder / FEATURE_TABLE], folder / FEATURES)
-    write_atomic(folder / _SETTINGS, json.dumps(config.model_dump()))
+    write_atomic(folder / SETTINGS, json.dumps(config.model_dump()))
 
 
 def image_path(folder: str | Path, image_id: int) -> Path:

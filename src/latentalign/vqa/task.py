@@ -16,9 +16,11 @@ from latentalign.task import CanAnswer, CanConvert, EvaluationOptions, Log, Task
 from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
+from latentalign.vqa.features import MARKER as FEATURES_MARKER
 from latentalign.vqa.features import RegionFeatures, convert_features
 from latentalign.vqa.files import VqaExample, read_examples, read_gold_regions, split_validation
 from latentalign.vqa.model import VqaModel
+from latentalign.vqa.scene_files import SETTINGS as SCENES_MARKER
 from latentalign.vqa.scene_files import ensure_scenes
 from latentalign.vqa.vocabulary import Answers, Words
 
@@ -128,6 +130,10 @@ class VqaTask(Task, CanAnswer, CanConvert):
             )
         examples = _read(assets.data, folder, chosen.split)
         return _build_dataset(assets, examples, features, folder, chosen.split, draw=False)
+
+    def prepared_marker(self, data: VqaDataConfig) -> str:
+        """The file of the features, or of the generated scenes."""
+        return SCENES_MARKER if data.scenes is not None else FEATURES_MARKER
 
     def prepare_files(
         self,

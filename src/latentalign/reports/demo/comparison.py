@@ -1,5 +1,6 @@
 """The demonstration: a generated corpus, soft and variational attention and an aligner trained on it, all measured."""
 
+import json
 import os
 import subprocess
 import sys
@@ -187,7 +188,7 @@ class _Training:
 
     def __init__(self, name: str, folder: Path, size: DemoSize, log: Log) -> None:
         self.name = name
-        settings = [f"data.folder={folder / 'data'}", "training.threads=1", *size.settings]
+        settings = [f"data.folder={json.dumps(str(folder / 'data'))}", "training.threads=1", *size.settings]
         command = [sys.executable, "-m", "latentalign", "train", RECIPES[name]]
         command += ["--out", str(folder / "runs" / name), "--overwrite"]
         command += [word for setting in settings for word in ("--set", setting)]

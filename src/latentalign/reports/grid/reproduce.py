@@ -1,5 +1,6 @@
 """Reproduce a study: plan the jobs that are left, do them, collect the rows, and write the results."""
 
+import difflib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,9 +25,7 @@ def reproduce(name: str, settings: GridSettings, *, out: Path, jobs: int, say: S
     """
     specs, studies = find_task_studies(settings.task)
     study, grid = _find(studies, name, settings), Grid(settings, specs)
-    cells = grid.cells(study.rows)
-    if not cells:
-        raise UserError(f"--only: no row of {name} is left; its rows are {', '.join(study.rows)}")
+    cells = _cells(grid, study)
     todo, parts = plan_jobs(grid, study, cells)
     say(
         f"{name}: {len(cells)} cells, {len(cells) - sum(job.name in _names(cells) for job in todo)} done before"
@@ -65,7 +64,7 @@ def describe_plan(name: str, settings: GridSettings) -> list[str]:
     """A line for each cell: measured, trained, or to be trained and from what. Nothing is done."""
     specs, studies = find_task_studies(settings.task)
     study, grid = _find(studies, name, settings), Grid(settings, specs)
-    cells = grid.cells(study.rows)
+    cells = _cells(grid, study)
     jobs, _ = plan_jobs(grid, study, cells)
     needs = {job.name: job.needs for job in jobs}
     lines = [f"{job.name}: shared warm-up, to be trained" for job in jobs if job.name not in _names(cells)]
@@ -80,6 +79,16 @@ def describe_plan(name: str, settings: GridSettings) -> list[str]:
                 f"{cell.name}: to be trained" + "".join(f", after {need}" for need in needs[cell.name])
             )
     return lines
+
+
+def _cells(grid: Grid, study: Study) -> list[Cell]:
+    """The cells of a study; a row that is asked for has to be one of its rows."""
+    for row in grid.settings.only:
+        if row not in study.rows:
+            near = difflib.get_close_matches(row, study.rows, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"its rows are {', '.join(study.rows)}"
+            raise UserError(f"--only {row}: no row of {study.name}; {hint}")
+    return grid.cells(study.rows)
 
 
 def _find(studies: Mapping[str, Study], name: str, settings: GridSettings) -> Study:

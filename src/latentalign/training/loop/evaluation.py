@@ -3,6 +3,7 @@
 import math
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from latentalign.training.loop.randomness import derive_seed, seeded
 from latentalign.training.recipe.schedule import Schedule
 from latentalign.training.run.processes import World, gather
 
+Progress = Callable[[int, int], None]  # batches done, and of how many
 RELAXED_INFERENCE = "sample:20"
 MOST = 10_000  # samples, or positions of kmax
 
@@ -65,11 +67,12 @@ def evaluate_model(
     seed: int = 0,
     with_posterior: bool | None = None,
     world: World | None = None,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
 
     Several processes share the batches and all of them get the answer. Sampling is seeded by batch: the result does
-    not depend on how many processes there are or on what ran before.
+    not depend on how many processes there are or on what ran before. `progress` hears of every batch.
     """
     started = time.perf_counter()
     device = device or torch.device("cpu")
@@ -83,7 +86,9 @@ def evaluate_model(
     was_training = model.training
     model.eval()
     try:
-        for number, indices in enumerate(dataset.plan(-1, seed)):
+        plan = dataset.plan(-1, seed)
+        for number, indices in enumerate(plan):
+            progress(number, len(plan))
             if number % world.size != world.rank:
                 continue
             generator.manual_seed(derive_seed(seed, "evaluate", number))

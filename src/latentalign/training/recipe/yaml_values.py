@@ -108,7 +108,7 @@ def check_plain(values: Any, place: str) -> None:
             raise UserError(f"{where}: expected a finite number, received {value}")
         if isinstance(value, int | float) and abs(value) > LARGEST_NUMBER:
             raise UserError(f"{where}: expected a number up to 2^53, received {str(value)[:40]}")
-        if isinstance(value, str) and not value.isascii():
+        if isinstance(value, str) and ("\0" in value or not value.isascii()):
             _check_text(value, where)
         inside: list[tuple[Any, Any]] = []
         if isinstance(value, dict):
@@ -119,6 +119,8 @@ def check_plain(values: Any, place: str) -> None:
 
 
 def _check_text(text: str, where: str) -> None:
+    if "\0" in text:  # no name of a file has one
+        raise UserError(f"{where}: expected text, found the character NUL in it")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
