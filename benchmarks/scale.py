@@ -26,7 +26,7 @@ from benchmarks.measure import report
 from benchmarks.scale_model import Assumptions, tables
 from latentalign.alignment import build_objective
 from latentalign.training.recipe.recipes import load_recipe
-from latentalign.translation.dataset import Batch
+from latentalign.translation.dataset import PairBatch
 from latentalign.translation.model import TranslationModel
 
 
@@ -44,15 +44,15 @@ def build(assumptions: Assumptions, objective: Any, *, input_feeding: bool) -> t
     return model, chosen
 
 
-def random_batch(sentences: int, assumptions: Assumptions) -> Batch:
+def random_batch(sentences: int, assumptions: Assumptions) -> PairBatch:
     """Sentences of one length: no padding, so tokens are sentences × length."""
     shape = (sentences, assumptions.length)
     source, target = (torch.randint(4, assumptions.vocabulary, shape) for _ in range(2))
     mask = torch.ones(shape, dtype=torch.bool)
-    return Batch(source, mask, target, mask)
+    return PairBatch(source, mask, target, mask)
 
 
-def step_seconds(model: TranslationModel, objective: Any, batch: Batch, rounds: int) -> dict[str, float]:
+def step_seconds(model: TranslationModel, objective: Any, batch: PairBatch, rounds: int) -> dict[str, float]:
     """Median processor seconds of the parts of a step on one core; other work on the machine hardly counts."""
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     parts: dict[str, list[float]] = {"gradient": [], "update": []}

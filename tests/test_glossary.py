@@ -30,12 +30,6 @@ METAPHORS = {
 }
 # names that mean what the word says: a part of a sentence that comes first, phases and states that one gets to
 LITERAL = {"in_front", "fronted", "reached"}
-# still to be renamed: word -> files
-REMAINING: dict[str, set[str]] = {
-    "look": {"training/loop/not_finite.py"},
-    "sitting": {"training/run/environment.py"},
-}
-NAMESAKES = {"Batch", "Filter", "Prepared", "Section"}  # still to be renamed
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -86,7 +80,7 @@ def test_no_identifier_is_a_metaphor() -> None:
     for path, tree in modules():
         for name in sorted(set(identifiers(path, tree))):
             for word in words_of(name) & set(METAPHORS):
-                if name not in LITERAL and path not in REMAINING.get(word, set()):
+                if name not in LITERAL:
                     wrong.append(f"{path}: {name}: say what it is ({METAPHORS[word]})")
     assert not wrong, "\n".join(wrong)
 
@@ -97,7 +91,7 @@ def test_no_two_classes_share_a_name() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(path)
-    doubled = {name: paths for name, paths in homes.items() if len(paths) > 1 and name not in NAMESAKES}
+    doubled = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert not doubled
 
 

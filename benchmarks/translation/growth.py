@@ -13,7 +13,7 @@ from latentalign.alignment.distributions import Categorical, Latent
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import Batch
+from latentalign.translation.dataset import PairBatch
 from latentalign.translation.model import Memory, TranslationModel
 
 LENGTHS = (10, 25, 50, 100, 200)
@@ -31,7 +31,7 @@ class AsIfTrained(TranslationModel):
 
     hint: Tensor | None = None  # [B,S] the word of every position
 
-    def problem(self, batch: Batch, *, with_posterior: bool = False) -> Any:
+    def problem(self, batch: PairBatch, *, with_posterior: bool = False) -> Any:
         self.hint = batch.target
         return super().problem(batch, with_posterior=with_posterior)
 
@@ -46,7 +46,7 @@ class AsIfTrained(TranslationModel):
         outputs, scores = super()._read_targets(memory, words)
         return outputs, scores + diagonal(*scores.shape[1:])
 
-    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent:
+    def posterior(self, batch: PairBatch, memory: Memory, prior_scores: Tensor) -> Latent:
         found: Any = super().posterior(batch, memory, prior_scores)
         return Categorical.from_scores(found.log_probs + diagonal(*found.shape[1:]), batch.source_mask)
 
@@ -76,10 +76,10 @@ def make_step(objective: Any, length: int, vocabulary: int, tokens: int, size: i
     return run
 
 
-def _batch(sentences: int, length: int, vocabulary: int) -> Batch:
+def _batch(sentences: int, length: int, vocabulary: int) -> PairBatch:
     shape = (sentences, length)
     mask = torch.ones(shape, dtype=torch.bool)
-    return Batch(torch.randint(4, vocabulary, shape), mask, torch.randint(4, vocabulary, shape), mask)
+    return PairBatch(torch.randint(4, vocabulary, shape), mask, torch.randint(4, vocabulary, shape), mask)
 
 
 def objectives(setting: Setting) -> dict[str, Any]:

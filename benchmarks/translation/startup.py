@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.translation.setting import Setting, note
-from latentalign.translation.corpus import Filter, build_corpus, read_pairs
+from latentalign.translation.corpus import PairFilter, build_corpus, read_pairs
 from latentalign.translation.task import TranslationTask
 
 
@@ -49,7 +49,9 @@ def _reading(setting: Setting, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         assets = TranslationTask().load_assets(setting.run_folder)  # no word is known yet
         wall, processor = time.perf_counter(), time.process_time()
-        corpus = build_corpus(read_pairs(data.train, data.path), assets, keep=Filter.of(data), name="train")
+        corpus = build_corpus(
+            read_pairs(data.train, data.path), assets, keep=PairFilter.of(data), name="train"
+        )
         rates.append((time.perf_counter() - wall, time.process_time() - processor))
     pairs = corpus.report.read
     return {

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from latentalign.alignment import AlignmentProblem, Soft
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import Batch
+from latentalign.translation.dataset import PairBatch
 from latentalign.translation.model import TranslationModel
 
 SIZES = {"embedding_size": 6, "memory_size": 8, "decoder_size": 10, "attention_size": 4, "hidden_size": 12}
@@ -33,7 +33,7 @@ def count(config: ModelConfig) -> float:
     torch.manual_seed(0)
     model = TranslationModel(config, source_size=VOCABULARY, target_size=VOCABULARY, needs_posterior=False)
     source, target = (torch.randint(4, VOCABULARY, (SENTENCES, length)) for length in (SOURCE, TARGET))
-    batch = Batch(
+    batch = PairBatch(
         source, torch.ones_like(source, dtype=torch.bool), target, torch.ones_like(target, dtype=torch.bool)
     )
     in_place = {torch.ops.aten.addmm_: _in_place}  # which torch's counter does not know

@@ -9,7 +9,7 @@ import pytest
 from latentalign.errors import UserError
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import Filter, build_corpus, read_pairs
+from latentalign.translation.corpus import PairFilter, build_corpus, read_pairs
 from latentalign.translation.tokenizer import END, WhitespaceTokenizer
 
 PAIRS = [("a b", "x"), ("c", "y z"), ("b", "x\u2028y")]
@@ -48,7 +48,7 @@ def test_what_is_dropped_is_counted_with_its_reason() -> None:
         ("a", "x y z y"),
         ("c", "z"),
     ]
-    corpus = build_corpus(iter(pairs), ASSETS, keep=Filter(max_length=3, max_ratio=2.0), name="train.de")
+    corpus = build_corpus(iter(pairs), ASSETS, keep=PairFilter(max_length=3, max_ratio=2.0), name="train.de")
     assert corpus.lines.tolist() == [1, 7]
     assert [corpus.source[index].tolist() for index in range(2)] == [[4, 5, END], [6, END]]
     assert [corpus.target[index].tolist() for index in range(2)] == [[4, END], [6, END]]
@@ -62,7 +62,7 @@ def test_nothing_left_is_refused_with_the_account() -> None:
     with pytest.raises(
         UserError, match=r"read 2 pairs, kept 0, dropped 2 \(1 over 2 pieces, 1 with an empty side\)"
     ):
-        build_corpus(iter([("a b c", "x"), ("", "")]), ASSETS, keep=Filter(max_length=2), name="train.de")
+        build_corpus(iter([("a b c", "x"), ("", "")]), ASSETS, keep=PairFilter(max_length=2), name="train.de")
 
 
 @pytest.mark.parametrize(("source", "target"), [(5, 3), (3, 5), (0, 2)])

@@ -23,7 +23,7 @@ from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.align import Aligner
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import Batch, make_batch
+from latentalign.translation.dataset import PairBatch, make_batch
 from latentalign.translation.latents import MINIMUM_SCALE, LatentContext, build_latent
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.tokenizer import END, PAD
@@ -44,7 +44,7 @@ def model_with(**changes: object) -> test_model.TranslationModel:
     return test_model.tiny_model(**{**GAUSSIAN, **changes})
 
 
-def losses(model: test_model.TranslationModel, batch: Batch) -> Tensor:
+def losses(model: test_model.TranslationModel, batch: PairBatch) -> Tensor:
     """The bound one deviation above the posterior's mean (noise that padding cannot move) and soft, [2,B,T]."""
     problem = model.problem(batch, with_posterior=True)
     prior, posterior = problem.prior, problem.posterior
@@ -67,7 +67,7 @@ def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = model_with(**changes)
     batch = make_batch(SOURCES, TARGETS)
-    wider = Batch(
+    wider = PairBatch(
         torch.nn.functional.pad(batch.source, (0, 3), value=PAD),
         torch.nn.functional.pad(batch.source_mask, (0, 3), value=False),
         torch.nn.functional.pad(batch.target, (0, 2), value=PAD),

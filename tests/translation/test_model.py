@@ -6,7 +6,7 @@ from torch import Tensor
 
 from latentalign.alignment import AlignmentProblem, Elbo, Exact, Marginal, Soft
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import Batch, make_batch
+from latentalign.translation.dataset import PairBatch, make_batch
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.tokenizer import END, PAD, START
 
@@ -29,7 +29,7 @@ def tiny_model(**changes: object) -> TranslationModel:
     return TranslationModel(config, source_size=12, target_size=12, needs_posterior=True).double()
 
 
-def losses(model: TranslationModel, batch: Batch) -> Tensor:
+def losses(model: TranslationModel, batch: PairBatch) -> Tensor:
     """ELBO and soft bound at every target position, [2,B,T]."""
     problem = model.problem(batch, with_posterior=True)
     elbo = Elbo()(problem)
@@ -62,7 +62,7 @@ def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = tiny_model(**changes)
     batch = make_batch(SOURCES, TARGETS)
-    wider = Batch(
+    wider = PairBatch(
         torch.nn.functional.pad(batch.source, (0, 3), value=PAD),
         torch.nn.functional.pad(batch.source_mask, (0, 3), value=False),
         torch.nn.functional.pad(batch.target, (0, 2), value=PAD),

@@ -9,7 +9,7 @@ import torch
 
 from latentalign.errors import UserError
 from latentalign.translation.config import DataConfig, ModelConfig
-from latentalign.translation.task import Prepared, TranslationTask
+from latentalign.translation.task import PreparedCorpus, TranslationTask
 
 MODEL = ModelConfig(embedding_size=4, memory_size=4, decoder_size=4, attention_size=4)
 
@@ -32,13 +32,13 @@ def data_config(folder: Path, **changes: object) -> DataConfig:
     return DataConfig.model_validate(settings)
 
 
-def prepare(data: DataConfig, folder: Path) -> tuple[Prepared, list[str]]:
+def prepare(data: DataConfig, folder: Path) -> tuple[PreparedCorpus, list[str]]:
     messages: list[str] = []
     folder.mkdir(exist_ok=True)
     return TranslationTask().prepare(data, MODEL, folder=folder, seed=1, log=messages.append), messages
 
 
-def same_batches(one: Prepared, other: Prepared) -> bool:
+def same_batches(one: PreparedCorpus, other: PreparedCorpus) -> bool:
     for left, right in ((one.train, other.train), (one.valid, other.valid)):
         assert left.plan(3, 1) == right.plan(3, 1)
         for batch in left.plan(3, 1):

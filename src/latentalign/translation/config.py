@@ -10,13 +10,13 @@ Layers = Annotated[int, Field(ge=1, le=64)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class Section(BaseModel):
+class TranslationSection(BaseModel):
     """A part of a recipe: unknown keys are refused, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PairFiles(Section):
+class PairFiles(TranslationSection):
     """Parallel text: two files (or lists of files) line by line, or one table with named columns."""
 
     source: OneOrMore | None = None
@@ -38,7 +38,7 @@ class PairFiles(Section):
         return self
 
 
-class TokenizerConfig(Section):
+class TokenizerConfig(TranslationSection):
     """How text becomes pieces."""
 
     kind: Literal["bpe", "whitespace"] = "bpe"
@@ -51,7 +51,7 @@ class TokenizerConfig(Section):
     minimum_count: PositiveInt = 1  # whitespace: rarer words are unknown
 
 
-class DataConfig(Section):
+class DataConfig(TranslationSection):
     """`data:` of a translation recipe."""
 
     folder: str = "."  # file names below are relative to it
@@ -70,7 +70,7 @@ class DataConfig(Section):
         return Path(self.folder) / name
 
 
-class InferenceNetworkConfig(Section):
+class InferenceNetworkConfig(TranslationSection):
     """The network of the posterior q(z | x, y): two bi-LSTMs and a bilinear score."""
 
     memory_size: PositiveInt = 512  # both directions together, as for the encoder
@@ -90,13 +90,13 @@ class InferenceNetworkConfig(Section):
         return alignment
 
 
-class ExternalPosteriorConfig(Section):
+class ExternalPosteriorConfig(TranslationSection):
     """q(z | x, y) from the links of `data.train.links` in place of an inference network."""
 
     smoothing: Share = 0.01  # this share of every row is spread evenly: no link is quite sure
 
 
-class ModelConfig(Section):
+class ModelConfig(TranslationSection):
     """`model:` of a translation recipe."""
 
     embedding_size: PositiveInt = 256

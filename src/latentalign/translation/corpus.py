@@ -147,14 +147,14 @@ def _cell(record: object, column: str, path: Path, number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Filter:
+class PairFilter:
     """Which pairs are left out, and why. Lengths are counted in pieces, without the end mark."""
 
     max_length: int | None = None
     max_ratio: float | None = None
 
     @classmethod
-    def of(cls, config: DataConfig) -> "Filter":
+    def of(cls, config: DataConfig) -> "PairFilter":
         return cls(max_length=config.max_length, max_ratio=config.max_ratio)
 
     def reason(self, source: int, target: int) -> str | None:
@@ -169,7 +169,7 @@ class Filter:
 
 
 def encode_pairs(
-    pairs: Iterator[Pair], assets: TranslationAssets, *, keep: Filter, report: CorpusReport
+    pairs: Iterator[Pair], assets: TranslationAssets, *, keep: PairFilter, report: CorpusReport
 ) -> Iterator[tuple[int, list[int], list[int]]]:
     """Yield (line, source, target) of the pairs that are kept, counting the others into `report`."""
     encode_source, encode_target = assets.source.encode, assets.target.encode
@@ -187,7 +187,7 @@ def encode_pairs(
         yield line, source, target
 
 
-def build_corpus(pairs: Iterator[Pair], assets: TranslationAssets, *, keep: Filter, name: str) -> Corpus:
+def build_corpus(pairs: Iterator[Pair], assets: TranslationAssets, *, keep: PairFilter, name: str) -> Corpus:
     """Tokenise pairs into memory."""
     report = CorpusReport(name)
     sides = (array("i"), array("i"))

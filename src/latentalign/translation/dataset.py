@@ -14,7 +14,7 @@ from latentalign.translation.tokenizer import PAD, START
 
 
 @dataclass(frozen=True)
-class Batch:
+class PairBatch:
     """Padded sentence pairs."""
 
     source: Tensor  # [B,S] long
@@ -29,17 +29,17 @@ class Batch:
         start = torch.full_like(self.target[:, :1], START)
         return torch.cat([start, self.target[:, :-1]], dim=1)
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str) -> "PairBatch":
         """The same batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pin_memory(self) -> "Batch":
+    def pin_memory(self) -> "PairBatch":
         """The same batch in memory from which a GPU can copy while it computes."""
         return self._each(Tensor.pin_memory)
 
-    def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "PairBatch":
         fields = (self.source, self.source_mask, self.target, self.target_mask)
-        return replace(Batch(*map(move, fields)), links=None if self.links is None else move(self.links))
+        return replace(PairBatch(*map(move, fields)), links=None if self.links is None else move(self.links))
 
     def __len__(self) -> int:
         return self.source.shape[0]
@@ -56,9 +56,9 @@ def pad(sequences: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor
 
 def make_batch(
     sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]
-) -> Batch:
+) -> PairBatch:
     """A batch of sequences as `TranslationAssets.encode_source` and `encode_target` give them."""
-    return Batch(*pad(sources), *pad(targets))
+    return PairBatch(*pad(sources), *pad(targets))
 
 
 class TranslationDataset:
@@ -92,7 +92,7 @@ class TranslationDataset:
             return cut(order.tolist(), examples=self.batch_size)
         return cut(order.tolist(), lengths=self._lengths[1].tolist(), padded=self.batch_size)
 
-    def collate(self, indices: list[int]) -> Batch:
+    def collate(self, indices: list[int]) -> PairBatch:
         """The chosen pairs as one batch."""
         corpus = self.corpus
         batch = make_batch([corpus.source[i] for i in indices], [corpus.target[i] for i in indices])

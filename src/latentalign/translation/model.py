@@ -14,7 +14,7 @@ from latentalign.alignment.registry import build_score
 from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import Batch
+from latentalign.translation.dataset import PairBatch
 from latentalign.translation.dropout import Dropout
 from latentalign.translation.inference_network import InferenceNetwork
 from latentalign.translation.input_feeding import FedDecoder
@@ -159,7 +159,7 @@ class TranslationModel(nn.Module):
 
     # --- whole batches: what training needs ---
 
-    def problem(self, batch: Batch, *, with_posterior: bool = False) -> AlignmentProblem:
+    def problem(self, batch: PairBatch, *, with_posterior: bool = False) -> AlignmentProblem:
         """Prior, likelihood and (where asked) posterior of every target position of a batch."""
         memory = self.encode(batch.source, batch.source_mask)
         outputs, scores = self._read_targets(memory, batch.target_input)
@@ -185,7 +185,7 @@ class TranslationModel(nn.Module):
             feed = torch.bmm(self.latent.attention(scores[-1], memory.mask), memory.states).squeeze(1)
         return torch.cat(outputs, dim=1), torch.cat(scores, dim=1)
 
-    def posterior(self, batch: Batch, memory: Memory, prior_scores: Tensor) -> Latent | None:
+    def posterior(self, batch: PairBatch, memory: Memory, prior_scores: Tensor) -> Latent | None:
         """q(z | x, y) over [B,T,S] by the inference network; a latent context is one of the memory's values.
 
         An external posterior comes with the batch instead; pairs without links have none.
@@ -221,7 +221,7 @@ class TranslationModel(nn.Module):
         return [] if self.inference_network is None else list(self.inference_network.parameters())
 
     def measures(
-        self, batch: Batch, problem: AlignmentProblem, predictor: object, *, generator: object = None
+        self, batch: PairBatch, problem: AlignmentProblem, predictor: object, *, generator: object = None
     ) -> dict[str, tuple[float, float]]:
         """Nothing beyond what every task reports."""
         return {}

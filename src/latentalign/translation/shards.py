@@ -13,8 +13,8 @@ from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.corpus import (
     Corpus,
     CorpusReport,
-    Filter,
     Pair,
+    PairFilter,
     Sequences,
     encode_pairs,
     require_pairs,
@@ -25,7 +25,7 @@ _TYPES = {"tokens": np.int32, "offsets": np.int64, "lines": np.int64}
 
 
 def write_shard(
-    folder: Path, split: str, *, pairs: Iterator[Pair], assets: TranslationAssets, keep: Filter, name: str
+    folder: Path, split: str, *, pairs: Iterator[Pair], assets: TranslationAssets, keep: PairFilter, name: str
 ) -> CorpusReport:
     """Tokenise pairs into `folder` as they come; memory does not grow with the corpus."""
     report = CorpusReport(name)

@@ -15,7 +15,7 @@ from latentalign.translation import config
 from latentalign.translation.align import Aligner
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import Corpus, Filter, build_corpus, name_of, read_pairs, with_links
+from latentalign.translation.corpus import Corpus, PairFilter, build_corpus, name_of, read_pairs, with_links
 from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions
@@ -28,7 +28,7 @@ _PREPARED = "prepared.json"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCorpus:
     """Tokenizers and data of a run."""
 
     assets: TranslationAssets
@@ -54,7 +54,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
 
     def prepare(
         self, data: config.DataConfig, model: config.ModelConfig, *, folder: Path, seed: int, log: Log
-    ) -> Prepared:
+    ) -> PreparedCorpus:
         """Learn the tokenizers (or find them in `folder`), keep them there, and tokenise the corpora."""
         _check_links(data, model)
         if data.prepared is not None:
@@ -67,9 +67,9 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
             corpus = build_corpus(_pairs(data, files), assets, keep=_filter(data, split), name=name_of(files))
             log(str(corpus.report))
             datasets[split] = _dataset(with_links(corpus, files, data, assets), data)
-        return Prepared(assets, datasets["train"], datasets["valid"])
+        return PreparedCorpus(assets, datasets["train"], datasets["valid"])
 
-    def _from_prepared(self, data: config.DataConfig, folder: Path, log: Log) -> Prepared:
+    def _from_prepared(self, data: config.DataConfig, folder: Path, log: Log) -> PreparedCorpus:
         assert data.prepared is not None
         shards = Path(data.prepared)
         _check_settings(data, shards)
@@ -78,7 +78,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         corpora = {split: read_shard(shards, split) for split in _SPLITS}
         for corpus in corpora.values():
             log(f"{corpus.report} (prepared in {shards})")
-        return Prepared(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
+        return PreparedCorpus(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
 
     def prepared_marker(self, data: config.DataConfig) -> str:
         """The file that stands in a prepared folder from the first moment on."""
@@ -124,7 +124,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
     def dataset(self, assets: TranslationAssets, chosen: PairsToEvaluate) -> TranslationDataset:
         """Pairs to evaluate on: all of them but those with an empty side."""
         files = PairFiles(source=str(chosen.source), target=str(chosen.target))
-        corpus = build_corpus(read_pairs(files), assets, keep=Filter(), name=name_of(files))
+        corpus = build_corpus(read_pairs(files), assets, keep=PairFilter(), name=name_of(files))
         return TranslationDataset(corpus, batch_size=chosen.batch_size)
 
     def translator(
@@ -169,8 +169,8 @@ def _pairs(data: config.DataConfig, files: PairFiles) -> Iterator[Pair]:
     return read_pairs(files, data.path)
 
 
-def _filter(data: config.DataConfig, split: str) -> Filter:
-    return Filter.of(data) if split == "train" else Filter()  # nobody chooses what to be validated on
+def _filter(data: config.DataConfig, split: str) -> PairFilter:
+    return PairFilter.of(data) if split == "train" else PairFilter()  # nobody chooses what to be validated on
 
 
 def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:

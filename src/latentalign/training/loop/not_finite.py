@@ -58,11 +58,11 @@ def _repeat(module: "AlignmentModule", step: "Step", number: int) -> str | None:
 
 
 def _hook(name: str, found: list[str]) -> Any:
-    def look(part: nn.Module, inputs: Any, output: Any) -> None:
+    def check_output(part: nn.Module, inputs: Any, output: Any) -> None:
         if not found and (bad := _first_bad(output)):
             found.append(f"output of {name} ({type(part).__name__}) {bad}")
 
-    return look
+    return check_output
 
 
 def _bad_parts(record: Any) -> list[str]:

@@ -46,17 +46,17 @@ def note_environment(recipe: Recipe, folder: Path, world_size: int) -> list[str]
     """Add this sitting's facts to environment.json; what differs from the first sitting and may change results."""
     path = folder / "environment.json"
     try:
-        sittings = json.loads(path.read_text(encoding="utf-8"))
+        sessions = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        sittings = []
+        sessions = []
     facts = describe_environment(recipe.seed, world_size)
     differences = []
-    if sittings:
-        first = sittings[0]
+    if sessions:
+        first = sessions[0]
         for key in ("threads", "processes", "versions", "git_revision", "host"):
             if first.get(key) != facts[key]:
                 differences.append(key.replace("_", " "))
-    write_atomic(path, json.dumps([*sittings, facts], indent=2) + "\n")
+    write_atomic(path, json.dumps([*sessions, facts], indent=2) + "\n")
     return differences
 
 
