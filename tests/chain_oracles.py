@@ -20,7 +20,7 @@ class PlainChain:
 
     scores: Sequence[Sequence[Number]]  # [T][S]
     jumps: Sequence[Sequence[Number | None]]  # [S][S]
-    mask: Sequence[bool] | None = None  # [S]
+    mask: Sequence[Sequence[bool]] | None = None  # [T][S]
     start: Sequence[Number] | None = None  # [S]
     null: float = 0.0
 
@@ -33,7 +33,7 @@ class PlainChain:
         powers: list[Number] = []
         for i in range(self.size):
             jump = (self.start[i] if self.start else 0.0) if before is None else self.jumps[before][i]
-            real = self.mask is None or self.mask[i]
+            real = self.mask is None or self.mask[t][i]
             powers.append(exp(self.scores[t][i] + jump) if real and jump is not None else 0.0)
         mass = total(powers)
         return [power / mass if complex(mass).real > 0 else 0.0 for power in powers]

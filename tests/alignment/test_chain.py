@@ -297,6 +297,26 @@ def test_a_batch_is_its_examples_one_by_one_whatever_the_padding() -> None:
     assert slopes["log_f"].transpose(1, 2)[~problem.mask].abs().max() == 0
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_step_may_have_a_mask_of_its_own(seed: int) -> None:
+    problem = chains.make(seed, sizes=((3, 3),))
+    mask = torch.tensor([[[True, True, False], [False, True, True], [True, False, True]]])
+    chain = Chain.from_scores(problem.scores, mask, transitions=MatrixTransitions(problem.jumps))
+    (whole,) = problem.plain()
+    plain = PlainChain(whole.scores, whole.jumps, mask[0].tolist())
+    law = chain_oracles.law(plain)
+    assert len(law) == 8
+    close(chain.mean()[0], chain_oracles.marginals(law, 3))
+    assert chain.entropy().sum().item() == pytest.approx(chain_oracles.entropy(law))
+    found = chain.marginalise(problem.log_f)
+    close(found.value[0], chain_oracles.increments(plain, whole.log_f))
+    posterior = chain_oracles.posterior(plain, whole.log_f)
+    close(found.responsibilities[0], chain_oracles.marginals(posterior, 3))
+    assert found.posterior.kl(chain).sum().item() == pytest.approx(chain_oracles.kl(posterior, law))
+    paths = torch.tensor([*law])[:, None]
+    close(chain.log_prob(paths)[:, 0].sum(dim=-1).exp(), [*law.values()])
+
+
 @pytest.mark.parametrize("transitions", ["jumps", "monotone"])
 def test_scores_of_ten_thousand_are_exact(transitions: str) -> None:
     """One path carries all the prior, another all the likelihood."""
