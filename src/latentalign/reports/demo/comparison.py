@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,12 +130,12 @@ def run_demo(folder: Path, size: DemoSize, *, log: Log) -> Demo:
     finished("generate")
     aligner, seconds = learn_aligner(folder)
     finished("aligner")
-    train_side_by_side(folder, size, log=log)
-    finished("train")
     test = splits["test"]
-    outcomes = {name: _measure(folder, name, test, size) for name in RECIPES}
+    outcomes: dict[str, Outcome] = {}
+    for name in train_side_by_side(folder, size, log=log):
+        outcomes[name] = _measure(folder, name, test, size)
     by_aligner = measure_aligner(aligner, seconds, test, outcomes["variational"])
-    finished("translate, align and measure")
+    finished("train, translate, align and measure")
     return Demo(size, test, outcomes, by_aligner, time.perf_counter() - started, steps)
 
 
@@ -167,20 +167,23 @@ def measure_aligner(
     )
 
 
-def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> None:
-    """Train every model in a process of its own with one thread: as fast as one after the other with two."""
-    running = {name: _Training(name, folder, size, log) for name in RECIPES}
+def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> Iterator[str]:
+    """Train every model in a process of its own with one thread: as fast as one after the other with two.
+
+    Yields the name of each as soon as it is trained, so that it is measured while the other still learns.
+    """
+    running = [_Training(name, folder, size, log) for name in RECIPES]
     try:
-        failed = [training for training in running.values() if training.wait() != 0]
-    except BaseException:
-        for training in running.values():
+        for training in running:
+            if training.wait() != 0:
+                raise UserError(
+                    f"demo: training of the {training.name} model failed: {training.last_words}; "
+                    f"see {folder / 'runs' / training.name}"
+                )
+            yield training.name
+    finally:
+        for training in running:
             training.stop()
-        raise
-    if failed:
-        raise UserError(
-            f"demo: training of the {failed[0].name} model failed: {failed[0].last_words}; "
-            f"see {folder / 'runs' / failed[0].name}"
-        )
 
 
 class _Training:
