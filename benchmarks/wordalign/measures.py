@@ -9,7 +9,7 @@ from benchmarks.wordalign.corpus import Corpus, Pair
 from benchmarks.wordalign.systems import Links
 from latentalign.text.links import Link
 from latentalign.wordalign.aligner import Aligner
-from latentalign.wordalign.decoding import AlignedPair
+from latentalign.wordalign.decoding import PairPosteriors
 
 BINS = 10
 SAMPLES = 2000
@@ -40,7 +40,7 @@ def difference(one: Links, other: Links, gold: list[frozenset[Link]]) -> list[fl
     return [full, drawn[int(0.025 * SAMPLES)], drawn[int(0.975 * SAMPLES)]]
 
 
-def calibration(pairs: list[AlignedPair], gold: list[frozenset[Link]]) -> dict[str, Any]:
+def calibration(pairs: list[PairPosteriors], gold: list[frozenset[Link]]) -> dict[str, Any]:
     """Of the links that are printed: probability against share of right ones, in ten bins, and their mean distance."""
     probs, right = [], []
     for pair, known in zip(pairs, gold, strict=True):
@@ -63,7 +63,7 @@ def calibration(pairs: list[AlignedPair], gold: list[frozenset[Link]]) -> dict[s
     return {"error": error, "bins": bins}
 
 
-def thresholds(pairs: list[AlignedPair], gold: list[frozenset[Link]]) -> dict[str, float]:
+def thresholds(pairs: list[PairPosteriors], gold: list[frozenset[Link]]) -> dict[str, float]:
     """The threshold without gold links beside the best of those with them."""
     tried = {
         round(value, 3): rates([frozenset(pair.links(threshold=value)) for pair in pairs], gold)["aer"]
@@ -84,5 +84,5 @@ def filtering(aligner: Aligner, pairs: list[Pair]) -> float:
     return float(np.mean([[float(g > w) + 0.5 * float(g == w) for w in wrong] for g in good]))
 
 
-def dev_pairs(aligner: Aligner, corpus: Corpus) -> list[AlignedPair]:
+def dev_pairs(aligner: Aligner, corpus: Corpus) -> list[PairPosteriors]:
     return list(aligner.align(corpus.dev))

@@ -9,7 +9,7 @@ import torch
 from latentalign.alignment.metrics import exact_posterior, log_marginal
 from latentalign.errors import UserError
 from latentalign.text.symmetrise import decode_links, symmetrise
-from latentalign.translation.align import Aligner, word_probs
+from latentalign.translation.align import TranslationAligner, word_probs
 from latentalign.translation.dataset import make_batch
 from tests.translation.tiny import SENTENCES, TARGETS, tiny_assets, tiny_model
 
@@ -40,7 +40,7 @@ def test_every_row_is_a_distribution_over_words(kind, source_end):
         ("Donau▁dampf  e\u0301 ﬁ 東京 👍🏽 שלום", "the\u00a0end … 👩‍👩‍👧 \u2581 ok"),
         ("x", "völligunbekannteszeug " * 3),
     ]
-    aligner = Aligner(tiny_model(assets), assets)
+    aligner = TranslationAligner(tiny_model(assets), assets)
     for (source, target), found in zip(awkward, aligner.align(awkward, exact=True), strict=True):
         assert found.source_words == source.split()
         assert found.target_words == target.split()
@@ -67,7 +67,7 @@ def test_words_hold_the_mass_of_their_pieces():
         for i in range(len(source.split())):
             columns = [s for s, word in enumerate(words) if word == i]
             expected[j, i] = sum(float(posterior[t, s]) for t in rows for s in columns) / len(rows)
-    found = next(Aligner(model, assets).align([(source, target)]))
+    found = next(TranslationAligner(model, assets).align([(source, target)]))
     assert found.posterior == pytest.approx(expected)
 
 
@@ -76,10 +76,12 @@ def test_batches_do_not_change_alignments_or_scores(batch_pieces):
     assets = tiny_assets()
     model = tiny_model(assets)
     together = list(
-        Aligner(model, assets, batch_pieces=batch_pieces).align(PAIRS, exact=True, score=True, window=3)
+        TranslationAligner(model, assets, batch_pieces=batch_pieces).align(
+            PAIRS, exact=True, score=True, window=3
+        )
     )
     for pair, found in zip(PAIRS, together, strict=True):
-        alone = next(Aligner(model, assets).align([pair], exact=True, score=True))
+        alone = next(TranslationAligner(model, assets).align([pair], exact=True, score=True))
         assert found.score == pytest.approx(alone.score)
         for by in ("prior", "posterior", "exact"):
             assert found.probs(by) == pytest.approx(alone.probs(by))
@@ -94,7 +96,7 @@ def test_scores_and_exact_posteriors_are_those_of_the_core():
         problem = model.problem(batch)
         expected = log_marginal(problem.prior, problem.likelihood).mean()
         posterior = exact_posterior(problem.prior, problem.likelihood).probs[0]
-    found = next(Aligner(model, assets).align([(source, target)], exact=True, score=True))
+    found = next(TranslationAligner(model, assets).align([(source, target)], exact=True, score=True))
     assert found.score == pytest.approx(float(expected), abs=2e-3)
     words = word_probs(
         posterior,
@@ -107,7 +109,9 @@ def test_scores_and_exact_posteriors_are_those_of_the_core():
 
 def test_an_empty_side_has_no_links_and_the_worst_score():
     assets = tiny_assets()
-    found = list(Aligner(tiny_model(assets), assets).align([("", "a"), PAIRS[0], ("a b", "")], score=True))
+    found = list(
+        TranslationAligner(tiny_model(assets), assets).align([("", "a"), PAIRS[0], ("a b", "")], score=True)
+    )
     assert found[0].score == found[2].score == -math.inf
     assert found[0].prior.shape == (1, 0)
     assert found[2].prior.shape == (0, 2)
@@ -118,7 +122,7 @@ def test_an_empty_side_has_no_links_and_the_worst_score():
 
 def test_a_pair_that_is_too_long_has_no_links():
     assets = tiny_assets()
-    aligner = Aligner(tiny_model(assets), assets, longest=40)
+    aligner = TranslationAligner(tiny_model(assets), assets, longest=40)
     long = aligner.encode("ja " * 50, "yes")
     found = aligner.align_pieces([long, aligner.encode(*PAIRS[0])], exact=True, score=True)
     assert [one.too_long for one in found] == [True, False]
@@ -129,9 +133,12 @@ def test_a_pair_that_is_too_long_has_no_links():
 
 def test_the_best_links_are_exact_where_they_exist():
     assets = tiny_assets()
-    assert Aligner(tiny_model(assets), assets).choose() == "exact"
-    assert Aligner(tiny_model(assets, alignment="dirichlet"), assets).choose() == "posterior"
-    assert Aligner(tiny_model(assets, alignment="dirichlet", posterior=False), assets).choose() == "prior"
+    assert TranslationAligner(tiny_model(assets), assets).choose() == "exact"
+    assert TranslationAligner(tiny_model(assets, alignment="dirichlet"), assets).choose() == "posterior"
+    assert (
+        TranslationAligner(tiny_model(assets, alignment="dirichlet", posterior=False), assets).choose()
+        == "prior"
+    )
 
 
 def test_argmax_links_every_word_once_unless_no_word_is_likelier():
@@ -158,7 +165,7 @@ def test_two_directions_are_combined():
 
 def test_a_model_without_a_posterior_says_so():
     assets = tiny_assets()
-    aligner = Aligner(tiny_model(assets, posterior=False), assets)
+    aligner = TranslationAligner(tiny_model(assets, posterior=False), assets)
     with pytest.raises(UserError, match="without an inference network"):
         aligner.choose("posterior")
     assert aligner.choose("prior") == "prior"
@@ -170,7 +177,7 @@ def test_a_model_without_a_posterior_says_so():
 
 def test_relaxed_alignments_have_scores_but_no_exact_posterior():
     assets = tiny_assets()
-    aligner = Aligner(tiny_model(assets, alignment="dirichlet", scale=1.0), assets)
+    aligner = TranslationAligner(tiny_model(assets, alignment="dirichlet", scale=1.0), assets)
     one, other = (next(aligner.align(PAIRS, score=True)).score for _ in range(2))
     assert one == other
     with pytest.raises(UserError, match="relaxed"):

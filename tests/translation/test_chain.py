@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from latentalign.alignment.registry import build_objective, parse_inference
-from latentalign.translation.align import Aligner, PairPieces
+from latentalign.translation.align import PairPieces, TranslationAligner
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import make_batch
 from latentalign.translation.decoding import PredictiveDecoder
@@ -184,7 +184,7 @@ def test_links_are_smoothed_filtered_and_of_the_best_path(kind):
         for path, log_prob in prefix.items():
             filtered[t, path[-1]] += math.exp(log_prob - whole)
     pair = PairPieces(["a", "b", "c"], ["x", "y", "z"], source, [0, 1, 2], target, [0, 1, 2, -1])
-    found = Aligner(model, ASSETS).align_pieces([pair], exact=True, score=True)[0]
+    found = TranslationAligner(model, ASSETS).align_pieces([pair], exact=True, score=True)[0]
     assert found.exact == pytest.approx(smoothed[:3], abs=1e-9)
     assert found.filtered == pytest.approx(filtered[:3], abs=1e-9)
     assert found.score == pytest.approx(total / 4, abs=1e-9)
@@ -196,7 +196,7 @@ def test_links_are_smoothed_filtered_and_of_the_best_path(kind):
 def test_links_of_a_batch_are_those_one_by_one():
     model = chain_model()
     pairs = list(zip(SENTENCES, TARGETS, strict=True))
-    aligner = Aligner(model, ASSETS)
+    aligner = TranslationAligner(model, ASSETS)
     assert aligner.choose() == "exact"
     for pair, found in zip(pairs, aligner.align(pairs, exact=True, score=True), strict=True):
         alone = next(aligner.align([pair], exact=True, score=True))

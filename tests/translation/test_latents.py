@@ -21,7 +21,7 @@ from latentalign.alignment import (
 )
 from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
-from latentalign.translation.align import Aligner
+from latentalign.translation.align import TranslationAligner
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import PairBatch, make_batch
 from latentalign.translation.latents import MINIMUM_SCALE, LatentContext, build_latent
@@ -202,12 +202,12 @@ def test_sampled_beams_repeat_with_their_seed_and_come_with_links() -> None:
 
 def test_links_are_the_attention_of_prior_and_posterior() -> None:
     pairs = list(zip(tiny.SENTENCES, tiny.TARGETS, strict=True))
-    aligner = Aligner(tiny.tiny_model(ASSETS, **GAUSSIAN), ASSETS)
+    aligner = TranslationAligner(tiny.tiny_model(ASSETS, **GAUSSIAN), ASSETS)
     # a categorical model with the same weights looks at the same places
     ordinary = tiny.tiny_model(ASSETS)
     ordinary.load_state_dict(aligner.model.state_dict(), strict=False)
     for one, other in zip(
-        aligner.align(pairs, score=True), Aligner(ordinary, ASSETS).align(pairs), strict=True
+        aligner.align(pairs, score=True), TranslationAligner(ordinary, ASSETS).align(pairs), strict=True
     ):
         np.testing.assert_allclose(one.prior, other.prior, atol=1e-9)
         np.testing.assert_allclose(one.posterior, other.posterior, atol=1e-9)

@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from latentalign.wordalign.calibration import Calibration, Curve, best_threshold
+from latentalign.wordalign.calibration import Calibration, CalibrationCurve, best_threshold
 
 
 def test_a_curve_finds_what_the_other_direction_says():
     chance = np.random.default_rng(0)
     probs = chance.beta(0.5, 0.5, 20_000)
-    truth = Curve(-0.5, 0.6)
+    truth = CalibrationCurve(-0.5, 0.6)
     judged = (chance.random(len(probs)) < truth(probs)).astype(float)
-    found = Curve.fit(probs, judged)
+    found = CalibrationCurve.fit(probs, judged)
     assert (found.shift, found.slope) == (pytest.approx(-0.5, abs=0.05), pytest.approx(0.6, abs=0.03))
 
 
 def test_without_anything_to_see_a_probability_stays_what_it_is():
     nothing = np.zeros(0)
-    assert Curve.fit(nothing, nothing) == Curve()
+    assert CalibrationCurve.fit(nothing, nothing) == CalibrationCurve()
     assert Calibration.fit([]) == Calibration()
-    assert Curve()(np.array([0.2, 0.9])) == pytest.approx([0.2, 0.9])
+    assert CalibrationCurve()(np.array([0.2, 0.9])) == pytest.approx([0.2, 0.9])
 
 
 def test_the_threshold_is_the_best_of_all():
@@ -49,10 +49,10 @@ def test_a_neighbour_vouches_for_a_link_that_a_direction_cannot_have():
 
 def test_the_mean_of_calibrations_is_weighted():
     one, other = (
-        Calibration(Curve(0.0, 1.0), Curve(1.0, 1.0), 0.2),
-        Calibration(Curve(1.0, 0.5), Curve(0.0, 1.0), 0.6),
+        Calibration(CalibrationCurve(0.0, 1.0), CalibrationCurve(1.0, 1.0), 0.2),
+        Calibration(CalibrationCurve(1.0, 0.5), CalibrationCurve(0.0, 1.0), 0.6),
     )
     mean = Calibration.mean([(one, 3.0), (other, 1.0)])
-    assert mean.forward == Curve(0.25, 0.875)
-    assert mean.backward == Curve(0.75, 1.0)
+    assert mean.forward == CalibrationCurve(0.25, 0.875)
+    assert mean.backward == CalibrationCurve(0.75, 1.0)
     assert mean.threshold == pytest.approx(0.3)

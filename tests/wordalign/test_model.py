@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts, pair_keys
-from latentalign.wordalign.expectation import Chain, LoadedShard, Round, Shard, expected_counts, schedule
+from latentalign.wordalign.expectation import LinkChain, LoadedShard, Round, Shard, expected_counts, schedule
 from latentalign.wordalign.inference import posteriors
-from latentalign.wordalign.jumps import Jumps
+from latentalign.wordalign.jumps import JumpTables
 from latentalign.wordalign.learning import InOneProcess, learn
 from latentalign.wordalign.lexicon import IndexedTable, cuts, exp_digamma, mean
 from latentalign.wordalign.model import Model, no_counts
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import Vocabulary
+from latentalign.wordalign.vocabulary import WordVocabulary
 from tests.wordalign import oracle
 from tests.wordalign.corpora import generated
 
@@ -28,11 +28,11 @@ def corpus(pairs: int = 30, **options: int) -> list[tuple[list[str], list[str]]]
     return [(left.split(), right.split()) for left, right in generated(pairs, **options)[0]]
 
 
-def vocabularies(pairs: list[tuple[list[str], list[str]]]) -> tuple[Vocabulary, Vocabulary]:
-    return Vocabulary.of(pair[0] for pair in pairs), Vocabulary.of(pair[1] for pair in pairs)
+def vocabularies(pairs: list[tuple[list[str], list[str]]]) -> tuple[WordVocabulary, WordVocabulary]:
+    return WordVocabulary.of(pair[0] for pair in pairs), WordVocabulary.of(pair[1] for pair in pairs)
 
 
-def random_counts(known: tuple[Vocabulary, Vocabulary], seed: int = 0) -> Counts:
+def random_counts(known: tuple[WordVocabulary, WordVocabulary], seed: int = 0) -> Counts:
     chance = np.random.default_rng(seed)
     f, e = np.meshgrid(*(np.arange(len(vocabulary)) for vocabulary in known), indexing="ij")
     values = chance.gamma(0.3, 3.0, f.size).astype(np.float32)
@@ -46,7 +46,7 @@ def random_counts(known: tuple[Vocabulary, Vocabulary], seed: int = 0) -> Counts
 
 
 def plain_lexicon(
-    counts: Counts, known: tuple[Vocabulary, Vocabulary], direction: int, estimate
+    counts: Counts, known: tuple[WordVocabulary, WordVocabulary], direction: int, estimate
 ) -> oracle.Table:
     links = counts.links[direction]
     table = {}
@@ -122,7 +122,7 @@ def test_unknown_words_are_explained_by_affixes_likeness_and_frequency():
 def test_a_step_of_jumps_is_that_of_plain_loops():
     pairs = corpus(5)
     counts = random_counts(vocabularies(pairs)).jumps[0]
-    found = Jumps.of(counts, SETTINGS).weights
+    found = JumpTables.of(counts, SETTINGS).weights
     width = SETTINGS.widest_jump
     prior = [math.exp(-abs(d - 1) / 6) + 0.001 for d in range(-width, width + 1)]
     prior = [value / sum(prior) for value in prior]
@@ -254,7 +254,7 @@ def test_agreement_counts_no_more_than_either_direction():
     model = Model.of(no_counts(known, SETTINGS), known, SETTINGS, mean)
     alone = expected_counts(shard, model, schedule(SETTINGS.model_copy(update={"agree": False}))[-1])
     step: Round = schedule(SETTINGS)[-1]
-    assert step.inference is Chain
+    assert step.inference is LinkChain
     agreed = expected_counts(shard, model, step)
     assert agreed.links[0] is agreed.links[1]
     for side in alone.links:

@@ -12,7 +12,7 @@ from latentalign.wordalign.cooccurrence import index_cells
 from latentalign.wordalign.corpus import Sentences, make_batches
 from latentalign.wordalign.counts import SparseCounts, pair_keys
 from latentalign.wordalign.likeness import likeness
-from latentalign.wordalign.vocabulary import Vocabulary
+from latentalign.wordalign.vocabulary import WordVocabulary
 from tests.wordalign import oracle
 
 sentences = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=9)
@@ -20,7 +20,7 @@ corpora = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12)
 
 
 def test_words_are_ranked_by_frequency_then_by_spelling():
-    vocabulary = Vocabulary.of([["b", "a"], ["c", "b"], ["a", "d"]])
+    vocabulary = WordVocabulary.of([["b", "a"], ["c", "b"], ["a", "d"]])
     assert vocabulary.words == ["a", "b", "c", "d"]
     assert vocabulary.counts.tolist() == [2, 2, 1, 1]
 
@@ -30,7 +30,7 @@ def test_words_are_ranked_by_frequency_then_by_spelling():
 def test_every_cell_knows_its_pair_of_words(corpus, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "_CHUNK", chunk)  # also where a word's cells do not fit into one chunk
-        known = [Vocabulary.of(words[:-1] for words in side) for side in zip(*corpus, strict=True)]
+        known = [WordVocabulary.of(words[:-1] for words in side) for side in zip(*corpus, strict=True)]
         source, target = (
             Sentences.of(side, vocabulary)
             for side, vocabulary in zip(zip(*corpus, strict=True), known, strict=True)
@@ -59,7 +59,7 @@ def test_every_cell_knows_its_pair_of_words(corpus, chunk):
 def test_a_pair_is_padded_the_same_whatever_the_others_are():
     def shape(corpus):
         sides = [list(side) for side in zip(*corpus, strict=True)]
-        source, target = (Sentences.of(side, Vocabulary.of(side)) for side in sides)
+        source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
         batches = make_batches(source, target)
         return next(batch.shape[1:] for batch in batches if 0 in batch.numbers)
 

@@ -13,7 +13,7 @@ from latentalign.files import open_atomic, require_distinct
 if TYPE_CHECKING:
     from latentalign.text.parallel import Pair
     from latentalign.wordalign.aligner import Aligner
-    from latentalign.wordalign.decoding import AlignedPair
+    from latentalign.wordalign.decoding import PairPosteriors
     from latentalign.wordalign.learning import Report
 
 _FOREIGN = 2 / 3  # of the words of a side unknown: another language
@@ -125,7 +125,7 @@ def _progress() -> "Iterator[Report]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from latentalign.wordalign.learning import Progress as Learning
+    from latentalign.wordalign.learning import LearningStep
 
     columns = (
         TextColumn("{task.description}"),
@@ -136,7 +136,7 @@ def _progress() -> "Iterator[Report]":
     bar = Progress(*columns, console=Console(stderr=True))
     task = bar.add_task("", total=None, likelihood="")
 
-    def report(learning: Learning) -> None:
+    def report(learning: LearningStep) -> None:
         bar.start()  # not before: what is wrong with the files is told in one line
         likelihood = learning.log_likelihood
         shown = "" if likelihood is None else f"{likelihood:.3f} nats a word"
@@ -175,7 +175,7 @@ def _check_language(aligner: "Aligner", files: Iterable["Pair"], folder: Path) -
         )
 
 
-def _rows(pairs: "Iterable[AlignedPair]", request: Request) -> Iterator[str]:
+def _rows(pairs: "Iterable[PairPosteriors]", request: Request) -> Iterator[str]:
     from latentalign.text.links import format_links
 
     empty = skipped = 0

@@ -15,8 +15,8 @@ from latentalign.inspector.schemas import AlignResult, By, RunInfo, ScoreResult
 from latentalign.text.parallel import Pair
 from latentalign.training.trained_aligner import TrainedAligner, load
 from latentalign.training.trained_run import Run
-from latentalign.translation.align import Aligner
-from latentalign.wordalign.aligner import Aligner as WordAligner
+from latentalign.translation.align import TranslationAligner
+from latentalign.wordalign.aligner import Aligner
 
 TASKS = ("translation", "vqa", "memory")
 Side = Literal["source", "target"]
@@ -65,7 +65,7 @@ class ServedRun:
 class ServedAligner:
     """An aligner, its name here, and what there is to say about it: it aligns and scores, and nothing else."""
 
-    aligner: WordAligner
+    aligner: Aligner
     info: RunInfo
     relaxed: bool = False
     module: nn.Module | None = None
@@ -202,7 +202,7 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
     return ServedRun(run, info, relaxed, images)
 
 
-def _serve_aligner(aligner: WordAligner, name: str) -> ServedAligner:
+def _serve_aligner(aligner: Aligner, name: str) -> ServedAligner:
     info = RunInfo(
         name=name,
         task="aligner",
@@ -215,7 +215,7 @@ def _serve_aligner(aligner: WordAligner, name: str) -> ServedAligner:
     return ServedAligner(aligner, info)
 
 
-def link_kinds(aligner: Aligner, *, relaxed: bool) -> list[By]:
+def link_kinds(aligner: TranslationAligner, *, relaxed: bool) -> list[By]:
     """The distributions of links that a run has."""
     kinds: list[By] = ["posterior"] if aligner.has_posterior else []
     return [*kinds, "prior"] if relaxed else [*kinds, "prior", "exact"]

@@ -20,7 +20,7 @@ from latentalign.inspector.schemas import (
 from latentalign.text.aligned_pair import with_null_word
 from latentalign.text.links import format_links
 from latentalign.text.symmetrise import decode_links
-from latentalign.translation.align import Aligner, PairAlignment
+from latentalign.translation.align import PairAlignment, TranslationAligner
 from latentalign.translation.translate import Translation, Translator
 
 
@@ -53,7 +53,7 @@ def link_list(links: dict[tuple[int, int], float]) -> list[Link]:
 
 
 def align(
-    aligner: Aligner,
+    aligner: TranslationAligner,
     pairs: Sequence[tuple[str, str]],
     *,
     by: By,
@@ -111,7 +111,11 @@ def row_distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def score(
-    aligner: Aligner, pairs: Sequence[tuple[str, str]], *, predictor: Predictor | None = None, seed: int = 0
+    aligner: TranslationAligner,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    predictor: Predictor | None = None,
+    seed: int = 0,
 ) -> list[ScoreResult]:
     """As `latentalign align --scores`, or by any way to predict."""
     lengths = [len(aligner.encode(*pair).target) for pair in pairs]

@@ -28,7 +28,7 @@ from latentalign.wordalign.folder import is_aligner
 
 if TYPE_CHECKING:
     from latentalign.text.aligned_pair import AlignedPair
-    from latentalign.translation.align import Aligner
+    from latentalign.translation.align import TranslationAligner
     from latentalign.translation.translate import Translation, Translator
 
 Able = TypeVar("Able", bound=Ability)
@@ -100,9 +100,9 @@ class Run:
         )
         return [best[0] for best in found]
 
-    def aligner(self) -> "Aligner":
+    def aligner(self) -> "TranslationAligner":
         """What aligns sentence pairs with this run."""
-        found: Aligner = self.able(CanAlign).aligner(self.model, self.assets)
+        found: TranslationAligner = self.able(CanAlign).aligner(self.model, self.assets)
         return found
 
     def align(

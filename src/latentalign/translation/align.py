@@ -87,7 +87,7 @@ def word_probs(
     return (total / pieces.clamp_min(1)[:, None]).numpy()
 
 
-class Aligner:
+class TranslationAligner:
     """Aligns pairs of sentences with one trained model."""
 
     def __init__(

@@ -12,7 +12,7 @@ from latentalign.files import write_atomic
 from latentalign.task import CanAlign, CanConvert, CanTranslate, EvaluationOptions, Log, Task
 from latentalign.text.parallel import Pair
 from latentalign.translation import config
-from latentalign.translation.align import Aligner
+from latentalign.translation.align import TranslationAligner
 from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import Corpus, PairFilter, build_corpus, name_of, read_pairs, with_links
@@ -143,9 +143,9 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
             model, assets, options=options, predictor=predictor, batch_size=batch_size, seed=seed
         )
 
-    def aligner(self, model: TranslationModel, assets: TranslationAssets) -> Aligner:
+    def aligner(self, model: TranslationModel, assets: TranslationAssets) -> TranslationAligner:
         """Word links by the model's own distributions."""
-        return Aligner(model, assets)
+        return TranslationAligner(model, assets)
 
 
 TASK: Task = TranslationTask()

@@ -10,7 +10,7 @@ from latentalign.alignment.prediction import Exact, Predictor
 from latentalign.batching import cut
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import decode_links
-from latentalign.translation.align import Aligner, PairAlignment, PairPieces
+from latentalign.translation.align import PairAlignment, PairPieces, TranslationAligner
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import pad
 from latentalign.translation.decoding import PredictiveDecoder
@@ -58,7 +58,7 @@ class Translator:
         self.batch_size, self.batch_pieces, self.longest = batch_size, batch_pieces, longest
         self.device = next(model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.aligner = Aligner(model, assets)
+        self.aligner = TranslationAligner(model, assets)
 
     @property
     def links_by(self) -> str:

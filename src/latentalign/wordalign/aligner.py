@@ -16,7 +16,7 @@ from latentalign.errors import UserError
 from latentalign.text.parallel import Pair
 from latentalign.wordalign.calibration import Calibration
 from latentalign.wordalign.counts import Counts
-from latentalign.wordalign.decoding import AlignedPair
+from latentalign.wordalign.decoding import PairPosteriors
 from latentalign.wordalign.expectation import Shard, schedule
 from latentalign.wordalign.inference import Posteriors, posteriors
 from latentalign.wordalign.learning import InOneProcess, Report, Work, learn
@@ -24,7 +24,7 @@ from latentalign.wordalign.model import Model, Vocabularies, pruned_total
 from latentalign.wordalign.renumbering import joined, renumbered
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.shards import ShardsOnDisk, WordPair, shard_pairs
-from latentalign.wordalign.vocabulary import Vocabulary
+from latentalign.wordalign.vocabulary import WordVocabulary
 from latentalign.wordalign.words import Line, read_line
 from latentalign.wordalign.workers import InProcesses
 
@@ -129,13 +129,13 @@ class Aligner:
 
     # --- aligning ---
 
-    def align(self, pairs: Iterable[Pair]) -> Iterator[AlignedPair]:
+    def align(self, pairs: Iterable[Pair]) -> Iterator[PairPosteriors]:
         """Align pairs in their order. What is said of a pair does not depend on the others."""
         stream = iter(pairs)
         while window := list(islice(stream, _WINDOW)):
             yield from self._align_window(window)
 
-    def _align_window(self, pairs: Sequence[Pair]) -> list[AlignedPair]:
+    def _align_window(self, pairs: Sequence[Pair]) -> list[PairPosteriors]:
         lines = [self._lines(pair) for pair in pairs]
         longest = [max(len(source.units), len(target.units)) for source, target in lines]
         fitting = [n for n, length in enumerate(longest) if length <= self.settings.longest]
@@ -153,9 +153,9 @@ class Aligner:
                 results[number] = self._aligned(lines[number], found, unknown)
         return results
 
-    def _aligned(self, pair: tuple[Line, Line], found: Posteriors, unknown: int) -> AlignedPair:
+    def _aligned(self, pair: tuple[Line, Line], found: Posteriors, unknown: int) -> PairPosteriors:
         forward, backward = (_by_words(matrix, pair) for matrix in (found.forward, found.backward))
-        return AlignedPair(
+        return PairPosteriors(
             pair[0].words,
             pair[1].words,
             forward,
@@ -237,7 +237,7 @@ class _Corpus:
                 f"at most {self.settings.longest_learnt} a side"
             )
         self.sample = [pair for _, _, pair in chosen]
-        return Vocabulary.ranked(words[0]), Vocabulary.ranked(words[1])
+        return WordVocabulary.ranked(words[0]), WordVocabulary.ranked(words[1])
 
     def work(self, vocabularies: Vocabularies, processes: int, stack: ExitStack) -> Work:
         """Shards in memory if there are few; else on disk."""
@@ -286,9 +286,9 @@ def _parts(lines: Sequence[tuple[Line, Line]], numbers: Sequence[int], cells: in
         yield part
 
 
-def _without_links(pair: tuple[Line, Line], *, skipped: bool) -> AlignedPair:
+def _without_links(pair: tuple[Line, Line], *, skipped: bool) -> PairPosteriors:
     """An empty side or too many words: no links, and as bad as pairs get."""
     nothing = np.zeros((len(pair[1].words), len(pair[0].words)), dtype=np.float32)
-    return AlignedPair(
+    return PairPosteriors(
         pair[0].words, pair[1].words, nothing, nothing, nothing, 1.0, -float("inf"), skipped=skipped
     )

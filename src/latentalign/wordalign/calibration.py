@@ -17,7 +17,7 @@ _EDGE = 1e-6
 
 
 @dataclass(frozen=True)
-class Curve:
+class CalibrationCurve:
     """p = σ(shift + slope · log-odds of u)."""
 
     shift: float = 0.0
@@ -27,7 +27,7 @@ class Curve:
         return np.asarray(1.0 / (1.0 + np.exp(-(self.shift + self.slope * _log_odds(probs)))))
 
     @classmethod
-    def fit(cls, probs: np.ndarray, judged: np.ndarray) -> "Curve":
+    def fit(cls, probs: np.ndarray, judged: np.ndarray) -> "CalibrationCurve":
         """The likeliest curve through (probability, what the other says); p = u where there is nothing to see."""
         worth = probs > _LEAST
         inputs = np.stack([np.ones(worth.sum()), _log_odds(probs[worth])])
@@ -53,8 +53,8 @@ def _log_odds(probs: np.ndarray) -> np.ndarray:
 class Calibration:
     """The curves of target given source and source given target, and the threshold of a link."""
 
-    forward: Curve = Curve()
-    backward: Curve = Curve()
+    forward: CalibrationCurve = CalibrationCurve()
+    backward: CalibrationCurve = CalibrationCurve()
     threshold: float = 0.5
 
     def probs(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ class Calibration:
         if not cells:
             return cls()
         forward, backward = np.concatenate(cells, axis=1).astype(np.float64)
-        curves = cls(Curve.fit(forward, backward), Curve.fit(backward, forward))
+        curves = cls(CalibrationCurve.fit(forward, backward), CalibrationCurve.fit(backward, forward))
         probs = np.concatenate([curves.probs(*both).ravel() for both in matrices])
         return cls(curves.forward, curves.backward, best_threshold(probs[probs > _LEAST]))
 
@@ -85,7 +85,8 @@ class Calibration:
             return sum(weight * getattr(getattr(part, of), what) for part, weight in parts) / total
 
         forward, backward = (
-            Curve(average(side, "shift"), average(side, "slope")) for side in ("forward", "backward")
+            CalibrationCurve(average(side, "shift"), average(side, "slope"))
+            for side in ("forward", "backward")
         )
         return cls(forward, backward, sum(weight * part.threshold for part, weight in parts) / total)
 

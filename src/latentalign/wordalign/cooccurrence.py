@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.corpus import Batch, Sentences
+from latentalign.wordalign.corpus import SentenceBatch, Sentences
 from latentalign.wordalign.counts import pair_keys
 from latentalign.wordalign.vocabulary import WordList
 
@@ -31,7 +31,9 @@ class PairTable:
         return pair_keys(self.words[0].numbers[self.source], self.words[1].numbers[self.target])
 
 
-def index_cells(batches: list[Batch], source: Sentences, target: Sentences) -> tuple[PairTable, Tensor]:
+def index_cells(
+    batches: list[SentenceBatch], source: Sentences, target: Sentences
+) -> tuple[PairTable, Tensor]:
     """The table of pairs, and the number of its pair for every cell [B,T,S] of every batch, in one array.
 
     A cell of padding has the number N, one past the last pair.
@@ -58,7 +60,7 @@ def index_cells(batches: list[Batch], source: Sentences, target: Sentences) -> t
 
 
 def _by_source_word(
-    batches: list[Batch], source: Sentences, target: Sentences
+    batches: list[SentenceBatch], source: Sentences, target: Sentences
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Cells in chunks, as (source word, target word, place); all cells of a pair of words are in one chunk."""
     first, step = np.zeros(len(source), dtype=np.int64), np.zeros(len(source), dtype=np.int64)

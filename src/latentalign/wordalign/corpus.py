@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.vocabulary import Vocabulary, WordList, Words
+from latentalign.wordalign.vocabulary import WordList, Words, WordVocabulary
 
 _GRAIN = 4  # lengths are padded to multiples of this
 
@@ -21,7 +21,7 @@ class Sentences:
     words: WordList  # the distinct words of these sentences
 
     @classmethod
-    def of(cls, sentences: Iterable[Words], vocabulary: Vocabulary) -> "Sentences":
+    def of(cls, sentences: Iterable[Words], vocabulary: WordVocabulary) -> "Sentences":
         """Words that the vocabulary does not know get numbers beyond it."""
         known, new = vocabulary.index, dict[str, int]()
         beyond = len(vocabulary)
@@ -50,7 +50,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SentenceBatch:
     """Pairs of similar lengths; words beyond the end of a sentence are −1."""
 
     numbers: np.ndarray  # [B] which pairs
@@ -71,7 +71,7 @@ class Batch:
         return slice(self.first_cell, self.first_cell + pairs * steps * positions)
 
 
-def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) -> list[Batch]:
+def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) -> list[SentenceBatch]:
     """Pairs of the same padded lengths together; about `cells` cells a batch (a longer pair is alone).
 
     How far a pair is padded depends on the pair alone, so that it is aligned the same way whatever the others are.
@@ -81,7 +81,7 @@ def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) 
     padded = -(-lengths // _GRAIN) * _GRAIN
     real = np.flatnonzero(lengths.min(axis=0) > 0)
     order = real[np.lexsort((padded[1, real], padded[0, real]))]
-    batches: list[Batch] = []
+    batches: list[SentenceBatch] = []
     first_cell = 0
     changes = np.flatnonzero(np.diff(padded[:, order]).any(axis=0)) + 1
     for group in np.split(order, changes):
@@ -91,7 +91,7 @@ def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) 
         most = max(1, cells // (positions * steps))
         for begin in range(0, len(group), most):
             numbers = group[begin : begin + most]
-            batch = Batch(
+            batch = SentenceBatch(
                 numbers,
                 source.padded(numbers, positions),
                 target.padded(numbers, steps),

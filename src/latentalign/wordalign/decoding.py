@@ -15,7 +15,7 @@ _WEAK = (
 
 
 @dataclass(frozen=True)
-class AlignedPair:
+class PairPosteriors:
     """What the aligner says about one pair. Matrices are [target words, source words]."""
 
     source_words: list[str]
@@ -36,10 +36,10 @@ class AlignedPair:
         return {(i, j): float(self.probs[j, i]) for i, j in sorted(found)}
 
 
-Method = Callable[[AlignedPair, float | None], "set[Link] | frozenset[Link]"]
+Method = Callable[[PairPosteriors, float | None], "set[Link] | frozenset[Link]"]
 
 
-def _mean(pair: AlignedPair, threshold: float | None) -> set[Link] | frozenset[Link]:
+def _mean(pair: PairPosteriors, threshold: float | None) -> set[Link] | frozenset[Link]:
     """Links above the threshold. By the aligner's own, words that are left over take weaker links beside them.
 
     A word nearly always has a link, so the first link of a word is likelier to be right than its probability says.
@@ -53,16 +53,16 @@ def _mean(pair: AlignedPair, threshold: float | None) -> set[Link] | frozenset[L
     return grow_diag_final_and(strong, weak)
 
 
-def _forward(pair: AlignedPair, threshold: float | None) -> set[Link]:
+def _forward(pair: PairPosteriors, threshold: float | None) -> set[Link]:
     return set(decode_links(pair.forward, threshold=threshold))
 
 
-def _backward(pair: AlignedPair, threshold: float | None) -> set[Link]:
+def _backward(pair: PairPosteriors, threshold: float | None) -> set[Link]:
     return {(i, j) for j, i in decode_links(pair.backward.T, threshold=threshold)}
 
 
 def _combined(name: str) -> Method:
-    def combine(pair: AlignedPair, threshold: float | None) -> set[Link]:
+    def combine(pair: PairPosteriors, threshold: float | None) -> set[Link]:
         return set(symmetrise(pair.forward, pair.backward.T, name, threshold=threshold))
 
     return combine

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from latentalign.alignment.hidden_markov import expected_counts as expect_chain
 from latentalign.wordalign.cooccurrence import index_cells
-from latentalign.wordalign.corpus import Batch, Sentences, make_batches
+from latentalign.wordalign.corpus import SentenceBatch, Sentences, make_batches
 from latentalign.wordalign.counts import Counts, SparseCounts
 from latentalign.wordalign.jumps import JumpSums
 from latentalign.wordalign.lexicon import Estimate, IndexedTable, exp_digamma, mean
@@ -24,7 +24,7 @@ class Shard:
 
     source: Sentences
     target: Sentences
-    batches: list[Batch]
+    batches: list[SentenceBatch]
     cells: Tensor  # [all cells of all batches] int32: the pair of words
     indexed: IndexedTable
 
@@ -74,7 +74,7 @@ class LoadedShard:
         # the last entry is for padding, whose number is −1
         self.numbers = tuple(torch.from_numpy(np.append(words.numbers, -1)) for words in (source, target))
 
-    def directions(self, batch: Batch) -> tuple[Direction, Direction]:
+    def directions(self, batch: SentenceBatch) -> tuple[Direction, Direction]:
         """Target given source; source given target, whose steps are the source's words."""
         cells = self.shard.cells[batch.cells]
         forward, backward = (t.index_select(0, cells).view(batch.shape) for t in self.translations)
@@ -100,7 +100,7 @@ class Independent:
         return Posterior(linked.div_(total[:, :, None]), total.log().sum(1))
 
 
-class Chain:
+class LinkChain:
     """A word's link depends on the link of the word before (hidden Markov model)."""
 
     def __init__(self, model: Model) -> None:
@@ -149,7 +149,7 @@ class Round:
     """One round of learning: how links are inferred, what both directions learn from, how it is estimated."""
 
     name: str
-    inference: type[Independent] | type[Chain]
+    inference: type[Independent] | type[LinkChain]
     agreement: Agreement
     estimate: Estimate
 
@@ -157,7 +157,7 @@ class Round:
 def schedule(settings: Settings) -> list[Round]:
     """Words alone first, then jumps."""
     words = Round("words", Independent, geometric_mean if settings.agree else separate, mean)
-    jumps = Round("jumps", Chain, product if settings.agree else separate, exp_digamma)
+    jumps = Round("jumps", LinkChain, product if settings.agree else separate, exp_digamma)
     return [words] * settings.independent_rounds + [jumps] * settings.chain_rounds
 
 

@@ -15,10 +15,10 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from latentalign.errors import UserError
-from latentalign.wordalign.calibration import Calibration, Curve
+from latentalign.wordalign.calibration import Calibration, CalibrationCurve
 from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import Vocabulary
+from latentalign.wordalign.vocabulary import WordVocabulary
 
 if TYPE_CHECKING:
     from latentalign.wordalign.aligner import Aligner
@@ -100,11 +100,11 @@ def load(folder: Path) -> "Aligner":
         arrays = load_arrays(data[ARRAYS])
         words = [data[name].decode().split("\n")[:-1] for name in WORDS]
         source, target = (
-            Vocabulary(found, arrays[f"words.{side}"])
+            WordVocabulary(found, arrays[f"words.{side}"])
             for found, side in zip(words, ("source", "target"), strict=True)
         )
         calibration = config["calibration"]
-        curves = (Curve(**calibration["forward"]), Curve(**calibration["backward"]))
+        curves = (CalibrationCurve(**calibration["forward"]), CalibrationCurve(**calibration["backward"]))
         return Aligner(
             settings,
             (source, target),
@@ -149,7 +149,7 @@ def _read(folder: Path, name: str, checksums: dict[str, str]) -> bytes:
     return data
 
 
-def _arrays(counts: Counts, vocabularies: tuple[Vocabulary, Vocabulary]) -> dict[str, np.ndarray]:
+def _arrays(counts: Counts, vocabularies: tuple[WordVocabulary, WordVocabulary]) -> dict[str, np.ndarray]:
     arrays = {"words.source": vocabularies[0].counts, "words.target": vocabularies[1].counts}
     agreed = counts.links[0] is counts.links[1]
     for side, name in enumerate(("forward", "backward")):

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.corpus import Batch, Sentences
-from latentalign.wordalign.expectation import Chain, LoadedShard, Shard
+from latentalign.wordalign.corpus import SentenceBatch, Sentences
+from latentalign.wordalign.expectation import LinkChain, LoadedShard, Shard
 from latentalign.wordalign.model import Model
 
 
@@ -24,7 +24,7 @@ class Posteriors:
 
 def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
     """Of every pair with words on both sides, batch by batch."""
-    loaded, chain = LoadedShard(shard, model), Chain(model)
+    loaded, chain = LoadedShard(shard, model), LinkChain(model)
     chance = _log_frequency(shard.source), _log_frequency(shard.target)
     for batch in shard.batches:
         forward, backward = (chain.posterior(side) for side in loaded.directions(batch))
@@ -34,7 +34,7 @@ def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
         yield from _rows(batch, forward.links, backward.links.transpose(1, 2), score)
 
 
-def _rows(batch: Batch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:
+def _rows(batch: SentenceBatch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:
     for row, number in enumerate(batch.numbers.tolist()):
         inside = (row, slice(int(batch.target_lengths[row])), slice(int(batch.source_lengths[row])))
         yield Posteriors(number, forward[inside].numpy(), backward[inside].numpy(), float(score[row]))

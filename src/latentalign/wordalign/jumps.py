@@ -23,14 +23,14 @@ class JumpMatrix:
 
     probs: Tensor  # [B,S+1,S] p(position | place), 0 beyond the end of a sentence
     end: Tensor  # [B,S] the weight of ending at a position
-    index: Tensor  # [B,S+1,S] where each weight lies in `Jumps.weights`
+    index: Tensor  # [B,S+1,S] where each weight lies in `JumpTables.weights`
     norm: Tensor  # [B,S+1] Z
     end_index: Tensor  # [B,S]
     inside: Tensor  # [B,S] bool
 
 
 @dataclass(frozen=True)
-class Jumps:
+class JumpTables:
     """The weights of one direction."""
 
     weights: Tensor  # [K+1, 2W+1] float32, each class sums to 1
@@ -40,7 +40,7 @@ class Jumps:
         return (self.weights.shape[1] - 1) // 2
 
     @classmethod
-    def initial(cls, settings: Settings) -> "Jumps":
+    def initial(cls, settings: Settings) -> "JumpTables":
         d = _distances(settings)
         ahead = torch.exp(-(d - 1).abs() / 3) + 0.001
         first = torch.exp(-d.abs() / 3) + 0.001
@@ -48,7 +48,7 @@ class Jumps:
         return cls((weights / weights.sum(1, keepdim=True)).float())
 
     @classmethod
-    def of(cls, counts: JumpCounts, settings: Settings) -> "Jumps":
+    def of(cls, counts: JumpCounts, settings: Settings) -> "JumpTables":
         """One step up the likelihood of choices with different alternatives: c(d) = N(d) / E(d), smoothed.
 
         E depends on the weights before; the step never lowers the likelihood. All jumps are smoothed by a short-range
@@ -87,7 +87,7 @@ class Jumps:
 class JumpSums:
     """Adds up the expected counts of one direction over batches."""
 
-    def __init__(self, jumps: Jumps) -> None:
+    def __init__(self, jumps: JumpTables) -> None:
         self.jumps = jumps
         self.taken = torch.zeros(jumps.weights.shape, dtype=torch.float64)
         self.exposure = torch.zeros_like(self.taken)

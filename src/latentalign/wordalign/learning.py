@@ -12,7 +12,7 @@ from latentalign.wordalign.settings import Settings
 
 
 @dataclass(frozen=True)
-class Progress:
+class LearningStep:
     """How far learning is."""
 
     done: int  # shards, over all rounds
@@ -21,7 +21,7 @@ class Progress:
     log_likelihood: float | None  # per word, of the last round that ended
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[LearningStep], None]
 
 
 class Shards(Protocol):
@@ -75,13 +75,13 @@ def learn(
     counts = before or no_counts(vocabularies, settings)
     history: list[float] = []
     total = len(work) * len(rounds)
-    report(Progress(0, total, "begin", None))
+    report(LearningStep(0, total, "begin", None))
     for number, step in enumerate(rounds):
 
         def counted(parts: Iterable[Counts], number: int = number, step: Round = step) -> Iterator[Counts]:
             for done, part in enumerate(parts, start=number * len(work) + 1):
                 yield part
-                report(Progress(done, total, step.name, history[-1] if history else None))
+                report(LearningStep(done, total, step.name, history[-1] if history else None))
 
         new = pruned_total(counted(work.expect(model, step)), settings)
         history.append(new.log_likelihood / max(1, new.words))

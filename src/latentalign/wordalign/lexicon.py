@@ -16,7 +16,7 @@ from latentalign.wordalign.cooccurrence import PairTable
 from latentalign.wordalign.counts import SparseCounts, pair_keys
 from latentalign.wordalign.likeness import likeness
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import BANDS, Cut, Vocabulary
+from latentalign.wordalign.vocabulary import BANDS, Cut, WordVocabulary
 
 _CHUNK = 1 << 20  # pairs worked on at a time
 Estimate = Callable[[Tensor], Tensor]  # from pseudo-counts to weights
@@ -77,7 +77,9 @@ def _affix_keys(table: PairTable, cut: Cut, pairs: np.ndarray | slice = slice(No
     return pair_keys(source[table.source[pairs]], target[table.target[pairs]])
 
 
-def affix_totals(counts: SparseCounts, vocabularies: tuple[Vocabulary, Vocabulary], cut: Cut) -> SparseCounts:
+def affix_totals(
+    counts: SparseCounts, vocabularies: tuple[WordVocabulary, WordVocabulary], cut: Cut
+) -> SparseCounts:
     """Counts of pairs of words as counts of pairs of affixes."""
     source, target = (vocabulary.affixes(cut).of_word for vocabulary in vocabularies)
     parts = [SparseCounts.empty()]
@@ -105,7 +107,7 @@ class Lexicon:
         cls,
         counts: SparseCounts,
         totals: Sequence[SparseCounts],
-        vocabularies: tuple[Vocabulary, Vocabulary],
+        vocabularies: tuple[WordVocabulary, WordVocabulary],
         settings: Settings,
         *,
         forward: bool,
@@ -161,7 +163,7 @@ def _rows(counts: np.ndarray) -> np.ndarray:
     return smoothed / smoothed.sum(axis=1, keepdims=True)
 
 
-def _band_probs(counts: SparseCounts, vocabularies: tuple[Vocabulary, Vocabulary]) -> np.ndarray:
+def _band_probs(counts: SparseCounts, vocabularies: tuple[WordVocabulary, WordVocabulary]) -> np.ndarray:
     source, target = (vocabulary.bands for vocabulary in vocabularies)
     cell = source[counts.sources] * BANDS + target[counts.targets]
     return np.bincount(cell, weights=counts.values, minlength=BANDS * BANDS).reshape(BANDS, BANDS)

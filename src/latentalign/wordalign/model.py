@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from latentalign.wordalign.counts import Counts, SparseCounts
-from latentalign.wordalign.jumps import Jumps, no_jumps
+from latentalign.wordalign.jumps import JumpTables, no_jumps
 from latentalign.wordalign.lexicon import Estimate, IndexedTable, Lexicon, affix_totals, cuts, exp_digamma
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import Vocabulary, WordList
+from latentalign.wordalign.vocabulary import WordList, WordVocabulary
 
 _LEAST_NULL = 1e-12  # a word that nothing explains is without a link
 
-Vocabularies = tuple[Vocabulary, Vocabulary]  # of source and target
+Vocabularies = tuple[WordVocabulary, WordVocabulary]  # of source and target
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Model:
     links: tuple[SparseCounts, SparseCounts]
     lexicons: tuple[Lexicon, Lexicon]
     null: tuple[np.ndarray, np.ndarray]  # p(word | no link): [V of target], [V of source]
-    jumps: tuple[Jumps, Jumps]
+    jumps: tuple[JumpTables, JumpTables]
     settings: Settings
 
     @classmethod
@@ -46,8 +46,8 @@ class Model:
         )
         learnt = counts.jumps[0].taken.any()
         jumps = (
-            Jumps.of(counts.jumps[0], settings) if learnt else Jumps.initial(settings),
-            Jumps.of(counts.jumps[1], settings) if learnt else Jumps.initial(settings),
+            JumpTables.of(counts.jumps[0], settings) if learnt else JumpTables.initial(settings),
+            JumpTables.of(counts.jumps[1], settings) if learnt else JumpTables.initial(settings),
         )
         return cls(vocabularies, counts.links, (lexicon, reverse), null, jumps, settings)
 
@@ -65,7 +65,7 @@ class Model:
         return torch.from_numpy(np.append(np.maximum(probs, _LEAST_NULL), 0.0).astype(np.float32))
 
 
-def _null(counts: np.ndarray, vocabulary: Vocabulary, settings: Settings) -> np.ndarray:
+def _null(counts: np.ndarray, vocabulary: WordVocabulary, settings: Settings) -> np.ndarray:
     if not counts.any():
         return vocabulary.counts / max(1, vocabulary.counts.sum())
     a = torch.from_numpy(counts + settings.alpha)

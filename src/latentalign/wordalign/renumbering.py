@@ -7,16 +7,16 @@ import numpy as np
 
 from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts, pair_keys
 from latentalign.wordalign.model import Vocabularies
-from latentalign.wordalign.vocabulary import Vocabulary
+from latentalign.wordalign.vocabulary import WordVocabulary
 
 
-def joined(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+def joined(vocabularies: Sequence[WordVocabulary]) -> WordVocabulary:
     """All words of several vocabularies, with the sums of their counts."""
     total: Counter[str] = Counter()
     for vocabulary in vocabularies:
         for word, count in zip(vocabulary.words, vocabulary.counts.tolist(), strict=True):
             total[word] += count
-    return Vocabulary.ranked(total)
+    return WordVocabulary.ranked(total)
 
 
 def renumbered(counts: Counts, old: Vocabularies, new: Vocabularies) -> Counts:

@@ -15,18 +15,18 @@ Cut = slice  # which letters of a word make an affix
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class WordVocabulary:
     """Words, the most frequent first, and how often each was seen."""
 
     words: list[str]
     counts: np.ndarray  # [V] int64
 
     @classmethod
-    def of(cls, sentences: Iterable[Words]) -> "Vocabulary":
+    def of(cls, sentences: Iterable[Words]) -> "WordVocabulary":
         return cls.ranked(Counter(chain.from_iterable(sentences)))
 
     @classmethod
-    def ranked(cls, counts: Counter[str]) -> "Vocabulary":
+    def ranked(cls, counts: Counter[str]) -> "WordVocabulary":
         # by frequency, then by spelling: the order of the sentences leaves no trace
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, _ in ranked], np.array([count for _, count in ranked], dtype=np.int64))
@@ -72,7 +72,7 @@ class Affixes:
     counts: np.ndarray  # [number of affixes]
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, cut: Cut) -> "Affixes":
+    def of(cls, vocabulary: WordVocabulary, cut: Cut) -> "Affixes":
         index: dict[str, int] = {}
         of_word = np.array(
             [index.setdefault(word[cut], len(index)) for word in vocabulary.words], dtype=np.int64
@@ -87,7 +87,7 @@ class Affixes:
 class WordList:
     """Some words of one language by number; numbers from the vocabulary's size on are words it does not know."""
 
-    vocabulary: Vocabulary
+    vocabulary: WordVocabulary
     numbers: np.ndarray  # [n] int64, ascending
     unknown: list[str]  # the last words of the list
 

@@ -20,7 +20,7 @@ from latentalign.reports.demo.comparison import (
 from latentalign.reports.demo.page import chosen, page
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.synthetic import Example, generate
-from latentalign.wordalign.decoding import AlignedPair
+from latentalign.wordalign.decoding import PairPosteriors
 
 SOFT = Measures(
     ppl=3.0,
@@ -61,7 +61,7 @@ class Fixed:
             probs = np.zeros((len(words[1]), len(words[0])))
             for i, j in gold[source].links[:-1]:
                 probs[j, i] = 0.9
-            yield AlignedPair(*words, probs, probs, probs, threshold=0.5, score=-1.0)
+            yield PairPosteriors(*words, probs, probs, probs, threshold=0.5, score=-1.0)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from latentalign.files import read_lines
 from latentalign.reports.figures.heatmap import heatmap, save
 from latentalign.text.aligned_pair import with_null_word
 from latentalign.training.trained_run import Run
-from latentalign.translation.align import Aligner, PairAlignment
+from latentalign.translation.align import PairAlignment, TranslationAligner
 
 SHORTEST, LONGEST = 6, 16  # words a side: what a picture can show
 SHOWN = 3
@@ -62,8 +62,8 @@ def draw_figure3(
 ) -> list[dict[str, Any]]:
     """Write the pictures; a record for each, by the line of the test set and not by its text."""
     pairs = list(zip(read_lines(source), read_lines(target), strict=True))
-    ours = list(Aligner(variational.model, variational.assets).align(pairs))
-    theirs = list(Aligner(soft.model, soft.assets).align(pairs))
+    ours = list(TranslationAligner(variational.model, variational.assets).align(pairs))
+    theirs = list(TranslationAligner(soft.model, soft.assets).align(pairs))
     contrasts = (
         Contrast("posterior", ("prior", "posterior"), lambda n: (ours[n].prior, _posterior(ours[n]))),
         Contrast("soft", ("soft attention", "variational prior"), lambda n: (theirs[n].prior, ours[n].prior)),
