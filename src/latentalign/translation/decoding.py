@@ -100,5 +100,6 @@ class PredictiveDecoder:
         """By the predictor itself: soft attention, or samples of a continuous latent."""
         log_probs = self.predictor.log_probs(prior, likelihood, generator=self.generator)  # [A,W,V]
         log_probs = log_probs if log_probs.dtype == torch.float64 else log_probs.float()
-        log_probs[..., NEVER] = -torch.inf
+        for token in NEVER:
+            log_probs[..., token] = -torch.inf
         return Scores(log_probs, log_probs.new_zeros(log_probs.shape[:2]))

@@ -66,7 +66,8 @@ def mix_everywhere(
         logits = _logits(likelihood, rows, positions[..., k].flatten()).to(weights.dtype)  # [A·W,V]
         total += logits.softmax(-1).view_as(total) * (weights[..., k] * behind.exp())[..., None]
         found[..., k] = logits.logsumexp(-1).view_as(behind)
-    total[..., NEVER] = 0.0
+    for token in NEVER:
+        total[..., token] = 0.0
     return Mixture(Scores(total, behind, probabilities=True), found if normalizers else None)
 
 
@@ -136,7 +137,8 @@ class _PartialSums:
         rows = torch.arange(len(flat), device=weights.device)
         for block in blocks(*flat.shape):
             sums._weighted_probs(rows[block], rows[block] * weights.shape[2], out=flat[block])
-        total[..., NEVER] = 0.0
+        for token in NEVER:
+            total[..., token] = 0.0
         return sums
 
     def evaluate(self, where: Tensor) -> None:
@@ -149,7 +151,8 @@ class _PartialSums:
         for block in blocks(len(pairs), flat.shape[1]):
             rows = pairs[block] // where.shape[-1]
             flat.index_add_(0, rows, self._weighted_probs(rows, pairs[block]))
-        self.total[..., NEVER] = 0.0
+        for token in NEVER:
+            self.total[..., token] = 0.0
         self.left.masked_fill_(where, 0.0)
 
     def _weighted_probs(self, rows: Tensor, pairs: Tensor, out: Tensor | None = None) -> Tensor:
