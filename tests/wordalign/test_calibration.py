@@ -56,3 +56,10 @@ def test_the_mean_of_calibrations_is_weighted():
     assert mean.forward == CalibrationCurve(0.25, 0.875)
     assert mean.backward == CalibrationCurve(0.75, 1.0)
     assert mean.threshold == pytest.approx(0.3)
+
+
+def test_a_judge_that_denies_everything_does_no_harm():
+    probs = np.concatenate([np.full(5000, 0.999999), np.linspace(0.01, 0.99, 50)])
+    found = Curve.fit(probs, np.zeros_like(probs))
+    assert np.isfinite([found.shift, found.slope]).all()
+    assert found(np.array([0.999999])) < 0.1

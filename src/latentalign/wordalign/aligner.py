@@ -30,7 +30,7 @@ from latentalign.wordalign.workers import InProcesses
 
 _IN_MEMORY = 8  # shards kept in memory; a corpus with more is kept on disk
 _SAMPLE = 1000  # pairs that probabilities are calibrated on
-_WINDOW = 1000  # pairs aligned at a time
+_WINDOW = 5000  # pairs aligned at a time: many of the same lengths go through the chain together
 
 
 @dataclass(frozen=True)

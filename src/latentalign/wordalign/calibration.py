@@ -24,24 +24,36 @@ class CalibrationCurve:
     slope: float = 1.0
 
     def __call__(self, probs: np.ndarray) -> np.ndarray:
-        return np.asarray(1.0 / (1.0 + np.exp(-(self.shift + self.slope * _log_odds(probs)))))
+        return _logistic(self.shift + self.slope * _log_odds(probs))
 
     @classmethod
     def fit(cls, probs: np.ndarray, judged: np.ndarray) -> "CalibrationCurve":
         """The likeliest curve through (probability, what the other says); p = u where there is nothing to see."""
         worth = probs > _LEAST
         inputs = np.stack([np.ones(worth.sum()), _log_odds(probs[worth])])
+        target = judged[worth]
         start = np.array([0.0, 1.0])
+
+        def gain(curve: np.ndarray) -> float:
+            odds = curve @ inputs
+            return float((target * odds - np.logaddexp(0.0, odds)).sum() - ((curve - start) ** 2).sum() / 2)
+
         found = start.copy()
-        for _ in range(50):
-            predicted = 1.0 / (1.0 + np.exp(-(found @ inputs)))
-            slope = inputs @ (judged[worth] - predicted) - (found - start)
+        for _ in range(50):  # Newton's steps, shortened where they would overshoot
+            predicted = _logistic(found @ inputs)
+            slope = inputs @ (target - predicted) - (found - start)
             curvature = (inputs * (predicted * (1 - predicted))) @ inputs.T + np.eye(2)
             step = np.linalg.solve(curvature, slope)
+            while gain(found + step) < gain(found) and np.abs(step).max() > 1e-9:
+                step /= 2
             found += step
             if np.abs(step).max() < 1e-9:
                 break
         return cls(float(found[0]), float(max(found[1], 0.0)))
+
+
+def _logistic(odds: np.ndarray) -> np.ndarray:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0))))
 
 
 def _log_odds(probs: np.ndarray) -> np.ndarray:
@@ -93,8 +105,10 @@ class Calibration:
 
 def _beside(probs: np.ndarray) -> np.ndarray:
     """The greater of the entries in the row before and the row after."""
-    around = np.pad(probs, ((1, 1), (0, 0)))
-    return np.asarray(np.maximum(around[:-2], around[2:]))
+    beside = np.zeros_like(probs)
+    beside[1:] = probs[:-1]
+    beside[:-1] = np.maximum(beside[:-1], probs[1:])
+    return beside
 
 
 def best_threshold(probs: np.ndarray) -> float:

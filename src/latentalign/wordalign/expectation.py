@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.alignment.hidden_markov import ExpectedCounts
 from latentalign.alignment.hidden_markov import expected_counts as expect_chain
 from latentalign.wordalign.cooccurrence import index_cells
 from latentalign.wordalign.corpus import SentenceBatch, Sentences, make_batches
 from latentalign.wordalign.counts import Counts, SparseCounts
-from latentalign.wordalign.jumps import JumpSums
+from latentalign.wordalign.jumps import JumpMatrix, JumpSums
 from latentalign.wordalign.lexicon import Estimate, IndexedTable, exp_digamma, mean
 from latentalign.wordalign.model import Model, Vocabularies
 from latentalign.wordalign.settings import Settings
@@ -100,24 +101,30 @@ class Independent:
         return Posterior(linked.div_(total[:, :, None]), total.log().sum(1))
 
 
+def chain_counts(model: Model, side: Direction) -> tuple[ExpectedCounts, JumpMatrix]:
+    """Forward and backward over the chains of a batch: a word's link depends on the link of the word before."""
+    jumps = model.jumps[side.number].matrix(side.words, side.lengths)
+    found = expect_chain(
+        side.emission,
+        jumps.probs[:, 1:],
+        jumps.probs[:, 0],
+        steps=side.steps,
+        null=model.settings.null,
+        null_emission=side.null,
+        end=jumps.end,
+    )
+    return found, jumps
+
+
 class LinkChain:
-    """A word's link depends on the link of the word before (hidden Markov model)."""
+    """A word's link depends on the link of the word before (hidden Markov model); jumps are counted."""
 
     def __init__(self, model: Model) -> None:
-        self.null = model.settings.null
+        self.model = model
         self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1]))
 
     def posterior(self, side: Direction) -> Posterior:
-        jumps = self.sums[side.number].jumps.matrix(side.words, side.lengths)
-        found = expect_chain(
-            side.emission,
-            jumps.probs[:, 1:],
-            jumps.probs[:, 0],
-            steps=side.steps,
-            null=self.null,
-            null_emission=side.null,
-            end=jumps.end,
-        )
+        found, jumps = chain_counts(self.model, side)
         self.sums[side.number].add(jumps, found)
         return Posterior(found.positions, found.log_evidence)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from latentalign.wordalign.corpus import SentenceBatch, Sentences
-from latentalign.wordalign.expectation import LinkChain, LoadedShard, Shard
+from latentalign.wordalign.expectation import LoadedShard, Shard, chain_counts
 from latentalign.wordalign.model import Model
 
 
@@ -24,14 +24,14 @@ class Posteriors:
 
 def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
     """Of every pair with words on both sides, batch by batch."""
-    loaded, chain = LoadedShard(shard, model), LinkChain(model)
+    loaded = LoadedShard(shard, model)
     chance = _log_frequency(shard.source), _log_frequency(shard.target)
     for batch in shard.batches:
-        forward, backward = (chain.posterior(side) for side in loaded.directions(batch))
-        likelihood = forward.log_likelihood.double() + backward.log_likelihood.double()
+        forward, backward = (chain_counts(model, side)[0] for side in loaded.directions(batch))
+        likelihood = forward.log_evidence.double() + backward.log_evidence.double()
         gain = likelihood - chance[0][batch.source].sum(1) - chance[1][batch.target].sum(1)
         score = gain / (batch.source_lengths + batch.target_lengths)
-        yield from _rows(batch, forward.links, backward.links.transpose(1, 2), score)
+        yield from _rows(batch, forward.positions, backward.positions.transpose(1, 2), score)
 
 
 def _rows(batch: SentenceBatch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:

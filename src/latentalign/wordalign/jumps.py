@@ -95,16 +95,18 @@ class JumpSums:
     def add(self, matrix: JumpMatrix, counts: ExpectedCounts) -> None:
         """The expected jumps of a batch, and where its sentences end."""
         transitions, ends = torch.cat([counts.start[:, None], counts.transitions], dim=1), counts.end
-        taken, exposure = self.taken.view(-1), self.exposure.view(-1)
-        taken.index_add_(0, matrix.index.view(-1), transitions.reshape(-1).double())
-        taken.index_add_(0, matrix.end_index.view(-1), ends.reshape(-1).double())
+        # a batch is added up in single precision, batches in double precision
+        taken, exposure = (torch.zeros(self.taken.numel()) for _ in range(2))
+        index, end_index = matrix.index.view(-1), matrix.end_index.view(-1)
+        taken.index_add_(0, index, transitions.view(-1)).index_add_(0, end_index, ends.reshape(-1))
         stop = self.jumps.weights.view(-1).take(matrix.end_index)
         ending = ends / (matrix.norm[:, 1:] + stop)
         choosing = transitions.sum(2) / matrix.norm
         choosing[:, 1:] += ending
         exposed = choosing[:, :, None] * matrix.inside[:, None]
-        exposure.index_add_(0, matrix.index.view(-1), exposed.reshape(-1).double())
-        exposure.index_add_(0, matrix.end_index.view(-1), ending.reshape(-1).double())
+        exposure.index_add_(0, index, exposed.view(-1)).index_add_(0, end_index, ending.view(-1))
+        self.taken += taken.view_as(self.taken)
+        self.exposure += exposure.view_as(self.exposure)
 
     def counts(self) -> JumpCounts:
         return JumpCounts(self.taken.numpy(), self.exposure.numpy())

@@ -3,6 +3,7 @@
 import unicodedata
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ _WORDS_OF_BITS = 4  # a signature has 256 bits
 _LETTERS = str.maketrans("kz", "cc")
 
 
+@lru_cache(maxsize=200_000)
 def trigrams(word: str) -> frozenset[str]:
     """The trigrams of ``<word>`` without accents; k, z and c are one letter (Kapital, capital)."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))

@@ -41,6 +41,7 @@ def read_line(text: str, *, tokenise: bool) -> Line:
     return Line(words, units, word_of)
 
 
+@lru_cache(maxsize=200_000)
 def fold(word: str) -> str:
     """One spelling for upper and lower case, and for composed and decomposed letters."""
     return word.casefold() if word.isascii() else unicodedata.normalize("NFC", word.casefold())
