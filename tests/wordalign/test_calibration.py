@@ -60,6 +60,6 @@ def test_the_mean_of_calibrations_is_weighted():
 
 def test_a_judge_that_denies_everything_does_no_harm():
     probs = np.concatenate([np.full(5000, 0.999999), np.linspace(0.01, 0.99, 50)])
-    found = Curve.fit(probs, np.zeros_like(probs))
+    found = CalibrationCurve.fit(probs, np.zeros_like(probs))
     assert np.isfinite([found.shift, found.slope]).all()
     assert found(np.array([0.999999])) < 0.1
