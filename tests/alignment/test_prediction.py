@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 
-from latentalign.alignment import AlignmentProblem, Dirichlet, Exact, KMax, Marginal, Sampled, SoftContext
+from latentalign.alignment import (
+    AlignmentProblem,
+    Categorical,
+    Dirichlet,
+    Exact,
+    KMax,
+    Marginal,
+    Sampled,
+    ShapeError,
+    SoftContext,
+)
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, Problem
@@ -108,3 +118,14 @@ def test_sampled_prediction_of_a_relaxed_prior_averages_probabilities() -> None:
     torch.testing.assert_close(
         SoftContext().score(prior, problem.likelihood()), problem.likelihood().mixture(prior.mean())
     )
+
+
+@pytest.mark.parametrize("method", ["score", "log_probs"])
+@pytest.mark.parametrize("predictor", [Exact(), KMax(2), Sampled(3), SoftContext()], ids=repr)
+@pytest.mark.parametrize("positions", [2, 4])
+def test_a_prior_over_another_memory_is_refused(predictor, method: str, positions: int) -> None:
+    """A position beyond the memory would read the next example's, and nobody would notice."""
+    problem = problems.make(0, lengths=(3, 3), steps=2)
+    prior = Categorical.from_scores(torch.zeros(2, 2, positions, dtype=torch.float64))
+    with pytest.raises(ShapeError, match=rf"received \[2, 2, {positions}\]"):
+        getattr(predictor, method)(prior, problem.likelihood())

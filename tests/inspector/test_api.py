@@ -177,7 +177,14 @@ def test_empty_sentences_have_empty_answers(site):
 
 def test_what_is_served(site):
     found = site.client.get("api/runs").json()
-    assert [run["name"] for run in found["runs"]] == ["variational", "soft", "relaxed", "memory", "vqa", "aligner"]
+    assert [run["name"] for run in found["runs"]] == [
+        "variational",
+        "soft",
+        "relaxed",
+        "memory",
+        "vqa",
+        "aligner",
+    ]
     assert [run["by"] for run in found["runs"][:3]] == [
         ["posterior", "prior", "exact"], ["prior", "exact"], ["posterior", "prior"]
     ]  # fmt: skip
