@@ -175,13 +175,14 @@ def test_theta_and_phi_share_nothing_and_leave_nothing_out() -> None:
 
 
 def test_without_a_bridge_the_source_reaches_the_decoder_through_the_alignment_alone() -> None:
-    model = tiny_model(initial_state="zero").eval()
     batches = [make_batch([source], [TARGETS[0]]) for source in SOURCES[:2]]
-    outputs = []
-    for batch in batches:
-        memory = model.encode(batch.source, batch.source_mask)
-        outputs.append(model.step(memory, memory.start, torch.tensor([START]))[1])
-    torch.testing.assert_close(*outputs)
+    outputs = {}
+    for state in ("zero", "encoder"):
+        model = tiny_model(initial_state=state).eval()
+        memories = [model.encode(batch.source, batch.source_mask) for batch in batches]
+        outputs[state] = [model.step(memory, memory.start, torch.tensor([START]))[1] for memory in memories]
+    torch.testing.assert_close(*outputs["zero"])
+    assert not torch.allclose(*outputs["encoder"])  # with one, it does not have to
 
 
 @pytest.mark.parametrize("alignment", ["dirichlet", {"name": "logistic-normal", "scale": 0.5}])

@@ -118,6 +118,10 @@ def test_sampling_repeats_with_its_seed():
     model = tiny_model(ASSETS)
     once, again = (translator(model, inference="sample:3").translate(SENTENCES) for _ in range(2))
     same(once, again)
+    options = SearchOptions(beam=4, max_length_factor=0.5)
+    other = Translator(model, ASSETS, options=options, predictor=parse_inference("sample:3"), seed=1)
+    found = [row[0].log_prob for row in other.translate(SENTENCES)]
+    assert found != pytest.approx([row[0].log_prob for row in once])
 
 
 def test_relaxed_alignments_are_sampled():
