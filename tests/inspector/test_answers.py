@@ -61,7 +61,8 @@ def test_a_story_is_read_as_by_the_command_line(asked, place, tmp_path, inferenc
 
 
 def test_an_image_is_looked_at_as_by_the_command_line(asked, place):
-    answer, image = known_answer(asked, "vqa"), asked.client.get("api/runs").json()["runs"][-1]["images"][-1]
+    answer = known_answer(asked, "vqa")
+    (image,) = [run["images"][-1] for run in asked.client.get("api/runs").json()["runs"] if run["images"]]
     features = place / "scenes" / "features"
     question = "What colour is the circle?"
     told = latentalign(

@@ -128,7 +128,8 @@ def test_an_interrupted_preparation_leaves_no_shard(corpus: Path, tmp_path: Path
     shards = tmp_path / "shards"
     with pytest.raises(UserError, match=r"valid.en, line 1"):
         TranslationTask().prepare_files(data_config(corpus), MODEL, to=shards, seed=1, log=lambda _: None)
-    assert not (shards / "prepared.json").exists()
+    with pytest.raises(UserError, match="prepared with"):  # it is marked as ours, but not as whole
+        prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
     assert not list(shards.glob("valid*"))
     assert not list(shards.glob(".*"))
 

@@ -167,7 +167,7 @@ def test_damaged_assets_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tokenizer.model: missing"):
         TranslationAssets.load(tmp_path)
     (tmp_path / "tokenizer.model").write_bytes(b"something else")
-    with pytest.raises(UserError, match="expected a sentencepiece model"):
+    with pytest.raises(UserError, match=r"tokenizer.model: no sentencepiece model"):
         TranslationAssets.load(tmp_path)
     (tmp_path / "vocabulary.json").write_text("{")
     with pytest.raises(UserError, match=r"vocabulary.json: damaged"):
