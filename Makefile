@@ -15,8 +15,9 @@ inspect: $(READY)
 	test -f demo/runs/variational/model.safetensors || $(BIN)/latentalign demo --out demo
 	$(BIN)/latentalign serve demo/runs/variational demo/runs/soft
 
+# two processes of one thread each: half the time
 test: $(READY) browser
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # the page is tested in Debian's chromium: it is installed where that is possible, else those tests are skipped
 browser:
