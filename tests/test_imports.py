@@ -151,8 +151,11 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("latentalign.alignment.objectives", "from latentalign.alignment.errors import ConfigError"),
-        ("latentalign.alignment.objectives", "from .estimators import Enumerate\nfrom . import scores"),
+        ("latentalign.alignment.learning.objectives", "from latentalign.alignment.errors import ConfigError"),
+        (
+            "latentalign.alignment.learning.objectives",
+            "from .estimators import Enumerate\nfrom . import scores",
+        ),
         ("latentalign.translation.align", "from latentalign.text.links import Link"),
         ("latentalign.vqa.model", "import torch\nfrom latentalign.errors import UserError"),
         (

@@ -32,6 +32,13 @@ def test_the_page_names_classes_that_exist() -> None:
     assert missing == set()
 
 
+def test_the_page_names_files_that_exist() -> None:
+    files = set(re.findall(r"`([a-z_/]+\.py)`", PAGE)) - {file for file, _ in named_tests(PAGE)}
+    assert "latents/categorical.py" in files
+    places = [ROOT / "src/latentalign/alignment", ROOT / "src/latentalign"]
+    assert {file for file in files if not any((place / file).is_file() for place in places)} == set()
+
+
 def test_a_wrong_name_would_be_found() -> None:
     assert named_tests("| `test_a.py::test_b`, `::test_c` | `test_d.py` |") == [
         ("test_a.py", "test_b"),

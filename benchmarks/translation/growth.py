@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.measure import measure
 from benchmarks.translation.setting import Setting, note
-from latentalign.alignment.distributions import Categorical, Latent
+from latentalign.alignment.latents.categorical import Categorical, Latent
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig

@@ -13,8 +13,8 @@ from latentalign.alignment import (
     MonotoneTransitions,
     marginalise_with_null,
 )
-from latentalign.alignment.evidence import log_evidence
-from latentalign.alignment.filtering import predict, update
+from latentalign.alignment.chains.evidence import log_evidence
+from latentalign.alignment.chains.filtering import predict, update
 from tests import chain_oracles, oracles
 from tests.alignment import chains
 from tests.alignment.chains import DOUBLE, EXACT, ChainProblem

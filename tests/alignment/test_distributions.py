@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import Categorical, Dirichlet, LogisticNormal, Normal
-from latentalign.alignment.distributions import external_posterior
+from latentalign.alignment.latents.categorical import external_posterior
 from tests import oracles
 from tests.alignment import problems
 

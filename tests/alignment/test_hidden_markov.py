@@ -6,10 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from latentalign.alignment.chains.forward_backward import (
+    Inputs,
+    Null,
+    flow,
+    pair_counts,
+    run_backward,
+    run_filter,
+)
+from latentalign.alignment.chains.hidden_markov import ExpectedCounts, expected_counts
+from latentalign.alignment.chains.transitions import LOG_ZERO, MatrixTransitions
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.forward_backward import Inputs, Null, flow, pair_counts, run_backward, run_filter
-from latentalign.alignment.hidden_markov import ExpectedCounts, expected_counts
-from latentalign.alignment.transitions import LOG_ZERO, MatrixTransitions
 from tests import chain_oracles
 from tests.chain_oracles import PlainChain
 

@@ -18,7 +18,7 @@ from latentalign.alignment import (
     Wake,
     exact_posterior,
 )
-from latentalign.alignment.importance import FAR_BELOW
+from latentalign.alignment.learning.importance import FAR_BELOW
 from tests import oracles
 from tests.alignment.samples import chosen_samples
 

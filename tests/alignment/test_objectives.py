@@ -25,7 +25,7 @@ from latentalign.alignment import (
     Vimco,
     Wake,
 )
-from latentalign.alignment.distributions import external_posterior
+from latentalign.alignment.latents.categorical import external_posterior
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, Output, Problem, evaluate

@@ -34,7 +34,7 @@ from latentalign.alignment import (
     proposition1,
     tightness,
 )
-from latentalign.alignment import softmax_head as blocks_module
+from latentalign.alignment.likelihoods import softmax_head as blocks_module
 from tests.alignment import problems
 from tests.alignment.choices import EVERY, RELAXED, objective_of
 from tests.alignment.problems import Problem

@@ -20,7 +20,7 @@ from latentalign.alignment import (
     Normal,
     Pathwise,
 )
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from tests import integrals, oracles
 from tests.alignment import problems
 

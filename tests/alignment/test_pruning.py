@@ -19,7 +19,7 @@ from latentalign.alignment import (
     Wake,
     exact_posterior,
 )
-from latentalign.alignment.marginal import exact_marginal
+from latentalign.alignment.learning.marginal import exact_marginal
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT, evaluate

@@ -19,9 +19,9 @@ from latentalign.alignment import (
     Wake,
     proposition1,
 )
-from latentalign.alignment import softmax_head as module
-from latentalign.alignment.objectives import Objective
-from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.learning.objectives import Objective
+from latentalign.alignment.likelihoods import softmax_head as module
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from tests import oracles
 from tests.alignment import problems
 

@@ -15,9 +15,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 
-from latentalign.alignment.distributions import Categorical
-from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.registry import build_distribution
 from latentalign.errors import UserError
 from latentalign.files import digest

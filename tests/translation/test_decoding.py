@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from latentalign.alignment import softmax_head
+from latentalign.alignment.likelihoods import softmax_head
 from latentalign.alignment.registry import parse_inference
 from latentalign.translation import mixture
 from latentalign.translation.dataset import make_batch, pad

@@ -19,7 +19,7 @@ from latentalign.alignment import (
     VectorLikelihood,
     parse_inference,
 )
-from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.align import TranslationAligner
 from latentalign.translation.config import ModelConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from latentalign.alignment.objectives import Elbo, Marginal
+from latentalign.alignment.learning.objectives import Elbo, Marginal
 from latentalign.errors import UserError
 from latentalign.text.links import Links, parse_links
 from latentalign.translation.config import DataConfig, ModelConfig

@@ -4,13 +4,24 @@ It imports nothing of the rest of the package.
 """
 
 from latentalign.alignment.attention import AttentionOutput, LatentAttention
-from latentalign.alignment.bound import Bound
-from latentalign.alignment.chain import Chain, ChainDistribution
-from latentalign.alignment.context import GaussianContext, VectorLikelihood
-from latentalign.alignment.continuous import Dirichlet, LogisticNormal, Normal
-from latentalign.alignment.distributions import Categorical, external_posterior
+from latentalign.alignment.chains.chain import Chain, ChainDistribution
+from latentalign.alignment.chains.hidden_markov import ExpectedCounts, expected_counts
+from latentalign.alignment.chains.null_state import NullMarginalised, marginalise_with_null
+from latentalign.alignment.chains.transitions import (
+    Jumps,
+    MatrixTransitions,
+    Monotone,
+    MonotoneTransitions,
+    Transitions,
+    jump_matrix,
+)
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
-from latentalign.alignment.estimators import (
+from latentalign.alignment.latents.categorical import Categorical, external_posterior
+from latentalign.alignment.latents.context import GaussianContext, VectorLikelihood
+from latentalign.alignment.latents.continuous import Dirichlet, LogisticNormal, Normal
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent
+from latentalign.alignment.learning.bound import Bound
+from latentalign.alignment.learning.estimators import (
     Enumerate,
     Estimator,
     GumbelSoftmax,
@@ -21,19 +32,8 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
-from latentalign.alignment.hidden_markov import ExpectedCounts, expected_counts
-from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
-from latentalign.alignment.latent import DiscreteLatent, Latent
-from latentalign.alignment.likelihood import ContextLikelihood, Likelihood, TableLikelihood
-from latentalign.alignment.metrics import (
-    alignment_error_rate,
-    exact_posterior,
-    log_marginal,
-    proposition1,
-    tightness,
-)
-from latentalign.alignment.null_state import NullMarginalised, marginalise_with_null
-from latentalign.alignment.objectives import (
+from latentalign.alignment.learning.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.learning.objectives import (
     Elbo,
     Hard,
     Marginal,
@@ -42,8 +42,17 @@ from latentalign.alignment.objectives import (
     StochasticVI,
     Wake,
 )
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood, Likelihood, TableLikelihood
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
+from latentalign.alignment.metrics import (
+    alignment_error_rate,
+    exact_posterior,
+    log_marginal,
+    proposition1,
+    tightness,
+)
 from latentalign.alignment.prediction import Exact, KMax, Predictor, Sampled, SoftContext
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import (
     build_distribution,
     build_estimator,
@@ -52,15 +61,6 @@ from latentalign.alignment.registry import (
     parse_inference,
 )
 from latentalign.alignment.scores import Additive, Dot, General
-from latentalign.alignment.softmax_head import SoftmaxHead
-from latentalign.alignment.transitions import (
-    Jumps,
-    MatrixTransitions,
-    Monotone,
-    MonotoneTransitions,
-    Transitions,
-    jump_matrix,
-)
 
 __all__ = [
     "Additive",

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_shapes
 from latentalign.alignment.errors import ConfigError, NoOutputValues, ShapeError
-from latentalign.alignment.heads import Head, check_targets
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.learning.bound import Bound
+from latentalign.alignment.learning.objectives import Objective
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.heads import Head, check_targets
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.masks import zero_where_masked
 from latentalign.alignment.metrics import exact_posterior
-from latentalign.alignment.objectives import Objective
 from latentalign.alignment.precision import autocast_dtype
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import (
     Config,
     build_distribution,

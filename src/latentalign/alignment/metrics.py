@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.bound import Bound
 from latentalign.alignment.checks import check_count
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.latent import DiscreteLatent, Latent
-from latentalign.alignment.likelihood import Likelihood
-from latentalign.alignment.marginal import exact_marginal
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent
+from latentalign.alignment.learning.bound import Bound
+from latentalign.alignment.learning.marginal import exact_marginal
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 
 Link = tuple[int, int]
 

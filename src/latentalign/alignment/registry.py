@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from latentalign.alignment.chain import ChainDistribution
-from latentalign.alignment.continuous import Dirichlet, LogisticNormal
-from latentalign.alignment.distributions import Categorical
+from latentalign.alignment.chains.chain import ChainDistribution
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.estimators import (
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.latents.continuous import Dirichlet, LogisticNormal
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.learning.estimators import (
     Baseline,
     Enumerate,
     Estimator,
@@ -24,9 +25,8 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
-from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.objectives import (
+from latentalign.alignment.learning.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.learning.objectives import (
     Elbo,
     Hard,
     Marginal,

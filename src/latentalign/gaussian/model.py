@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from latentalign.alignment.continuous import Normal
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.continuous import Normal
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.gaussian.digits import PIXELS, DigitBatch
 
 # standard deviations of q are kept within e^±7

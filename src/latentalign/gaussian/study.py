@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from latentalign.alignment.estimators import Pathwise
-from latentalign.alignment.objectives import Elbo
-from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.learning.estimators import Pathwise
+from latentalign.alignment.learning.objectives import Elbo
+from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.gaussian.digits import Digits, load_digits
 from latentalign.gaussian.model import DigitModel, PixelLikelihood, importance_log_marginal
 

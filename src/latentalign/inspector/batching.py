@@ -83,7 +83,7 @@ class MicroBatcher:
         self._changed = threading.Condition()
         self._closed = False
         self.computing = 0  # items under way
-        self._seconds_per_item = 0.05  # a guess until something has been measured
+        self._seconds_per_item = 0.05  # an estimate until something has been measured
         self._thread = threading.Thread(target=self._work, name="latentalign-model", daemon=True)
         self._thread.start()
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentalign.alignment.latent import Latent
+from latentalign.alignment.latents.latent import Latent
 from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
 from latentalign.training.trained_run import Run
 from latentalign.translation.align import word_probs

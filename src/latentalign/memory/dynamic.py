@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.heads import Head
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.heads import Head
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.errors import UserError
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch

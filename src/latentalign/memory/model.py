@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.distributions import Categorical
-from latentalign.alignment.latent import Latent
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.registry import build_distribution
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch

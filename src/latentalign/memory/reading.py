@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.scores import Additive
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.alignment.latent import Marginalised
-from latentalign.alignment.likelihood import TableLikelihood
-from latentalign.alignment.marginal import exact_marginal
+from latentalign.alignment.latents.latent import Marginalised
+from latentalign.alignment.learning.marginal import exact_marginal
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import TableLikelihood
 from latentalign.alignment.prediction import Predictor, Sampled
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.batching import cut
 from latentalign.errors import UserError
 from latentalign.text.links import Link

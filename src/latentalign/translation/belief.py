@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.softmax_head import SoftmaxHead
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 
 
 @dataclass(frozen=True)

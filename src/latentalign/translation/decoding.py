@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Predictor
 from latentalign.translation.belief import Filter, Unobserved
 from latentalign.translation.mixture import Mixture, mix_everywhere, mix_where_needed

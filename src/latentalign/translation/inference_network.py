@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from latentalign.alignment.latent import Latent
+from latentalign.alignment.latents.latent import Latent
 from latentalign.alignment.scores import General
 from latentalign.translation.config import InferenceNetworkConfig
 from latentalign.translation.dropout import Dropout

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latentalign.alignment.chain import Chain
+from latentalign.alignment.chains.chain import Chain
+from latentalign.alignment.chains.filtering import predict
+from latentalign.alignment.chains.transitions import build_transitions
 from latentalign.alignment.checks import check_positive
-from latentalign.alignment.context import GaussianContext, VectorLikelihood
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.filtering import predict
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.latents.context import GaussianContext, VectorLikelihood
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
-from latentalign.alignment.softmax_head import SoftmaxHead
-from latentalign.alignment.transitions import build_transitions
 
 MINIMUM_SCALE = (
     0.01  # of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.softmax_head import SoftmaxHead, blocks
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead, blocks
 from latentalign.translation.search import BeamStatus, Scores
 from latentalign.translation.tokenizer import NEVER
 

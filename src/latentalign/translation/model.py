@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latentalign.alignment.distributions import external_posterior
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import ContextLikelihood
-from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.latents.categorical import external_posterior
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
+from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from latentalign.alignment.registry import build_score
-from latentalign.alignment.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import PairBatch

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.metrics import exact_posterior
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.vqa.answers import official_score, simple_score
 from latentalign.vqa.dataset import VqaBatch
 

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from latentalign.alignment.distributions import Categorical
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.learning.problem import AlignmentProblem
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.problem import AlignmentProblem
 from latentalign.alignment.scores import Additive
 from latentalign.vqa.config import VqaModelConfig
 from latentalign.vqa.dataset import VqaBatch

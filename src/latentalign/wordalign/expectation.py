@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.alignment.hidden_markov import ExpectedCounts
-from latentalign.alignment.hidden_markov import expected_counts as expect_chain
+from latentalign.alignment.chains.hidden_markov import ExpectedCounts
+from latentalign.alignment.chains.hidden_markov import expected_counts as expect_chain
 from latentalign.wordalign.cooccurrence import index_cells
 from latentalign.wordalign.corpus import SentenceBatch, Sentences, make_batches
 from latentalign.wordalign.counts import Counts, SparseCounts

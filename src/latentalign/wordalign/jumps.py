@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.alignment.hidden_markov import ExpectedCounts
+from latentalign.alignment.chains.hidden_markov import ExpectedCounts
 from latentalign.wordalign.counts import JumpCounts
 from latentalign.wordalign.settings import Settings
 

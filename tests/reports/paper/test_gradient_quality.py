@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from latentalign.alignment.estimators import Enumerate, GumbelSoftmax, NoBaseline, Reinforce
-from latentalign.alignment.objectives import Elbo, Hard, Marginal
+from latentalign.alignment.learning.estimators import Enumerate, GumbelSoftmax, NoBaseline, Reinforce
+from latentalign.alignment.learning.objectives import Elbo, Hard, Marginal
 from latentalign.reports.paper.gradient_quality import (
     Comparison,
     bound_tightness,

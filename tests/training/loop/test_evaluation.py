@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from latentalign.alignment.objectives import Elbo, Marginal
+from latentalign.alignment.learning.objectives import Elbo, Marginal
 from latentalign.errors import UserError
 from latentalign.task import EvaluationOptions
 from latentalign.training.loop.evaluation import evaluate_model

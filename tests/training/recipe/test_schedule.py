@@ -2,7 +2,7 @@
 
 import pytest
 
-from latentalign.alignment.objectives import Elbo, Marginal, Soft, Wake
+from latentalign.alignment.learning.objectives import Elbo, Marginal, Soft, Wake
 from latentalign.errors import UserError
 from latentalign.training.recipe.schedule import DEFAULT_EPOCHS, build_schedule
 from latentalign.training.recipe.sections import PhaseConfig

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from latentalign.alignment.bound import Bound
+from latentalign.alignment.learning.bound import Bound
 from latentalign.errors import UserError
 from latentalign.reports.grid.processes import ONE_THREAD, python
 from latentalign.training.loop.allocator import keep_freed_memory

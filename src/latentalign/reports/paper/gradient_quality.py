@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.estimators import (
+from latentalign.alignment.learning.estimators import (
     Enumerate,
     GumbelSoftmax,
     LeaveOneOut,
@@ -16,10 +16,18 @@ from latentalign.alignment.estimators import (
     RunningMean,
     SoftBaseline,
 )
-from latentalign.alignment.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.learning.importance import ReweightedWakeSleep, Vimco
+from latentalign.alignment.learning.objectives import (
+    Elbo,
+    Hard,
+    Marginal,
+    Objective,
+    Soft,
+    StochasticVI,
+    Wake,
+)
+from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.metrics import exact_posterior, log_marginal
-from latentalign.alignment.objectives import Elbo, Hard, Marginal, Objective, Soft, StochasticVI, Wake
-from latentalign.alignment.problem import AlignmentProblem
 
 REPEATS = 30
 WARM_UP = 20  # calls before a running mean is used

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import latentalign
-from latentalign.alignment.likelihood import TableLikelihood
+from latentalign.alignment.likelihoods.likelihood import TableLikelihood
 from latentalign.alignment.prediction import Exact, KMax
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.grid.cells import Cell

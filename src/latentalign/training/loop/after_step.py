@@ -48,14 +48,14 @@ class AfterEachStep(Callback):
         self.metrics = Metrics(folder / "metrics.jsonl")
         self.learning = ValidationState(rate=config.learning_rate)
         self.inference = config.inference
-        self.seconds_before = 0.0  # of training, in earlier sittings
+        self.seconds_before = 0.0  # of training, in earlier sessions
         self.tokens = 0.0
         self._started = time.perf_counter()
         self._saved_at = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, over all sittings."""
+        """Seconds of training, over all sessions."""
         return self.seconds_before + time.perf_counter() - self._started
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:

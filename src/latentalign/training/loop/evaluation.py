@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.estimators import Enumerate, Pathwise
-from latentalign.alignment.likelihood import TableLikelihood
-from latentalign.alignment.objectives import Elbo
+from latentalign.alignment.learning.estimators import Enumerate, Pathwise
+from latentalign.alignment.learning.objectives import Elbo
+from latentalign.alignment.likelihoods.likelihood import TableLikelihood
 from latentalign.alignment.prediction import Exact, Predictor
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError

@@ -77,7 +77,7 @@ def quiet() -> Iterator[None]:
 
 
 def _loggers(folder: Path) -> list[Any]:
-    """TensorBoard and CSV; every sitting of a run gets a version of its own."""
+    """TensorBoard and CSV; every session of a run gets a version of its own."""
     return [
         TensorBoardLogger(folder / LOGS, name="tensorboard", default_hp_metric=False),
         CSVLogger(folder / LOGS, name="csv", flush_logs_every_n_steps=10),

@@ -27,7 +27,7 @@ class Progress:
         self._bar: Bar | None = None
         self._task: Any = None
         self._before: Any = None
-        self._first = (0.0, 0.0)  # clock and position at the start of this sitting
+        self._first = (0.0, 0.0)  # clock and position at the start of this session
         self._last = 0.0
         self._spoke = 0.0
 
@@ -76,7 +76,7 @@ class Progress:
         self._last = self.clock()
 
     def seconds_left(self, position: float) -> float:
-        """From the speed of this sitting."""
+        """From the speed of this session."""
         started, first = self._first
         done = position - first
         return (self.clock() - started) / done * max(self.total - position, 0.0) if done > 0 else 0.0

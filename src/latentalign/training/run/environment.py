@@ -43,7 +43,7 @@ def describe_environment(seed: int, world_size: int) -> dict[str, Any]:
 
 
 def note_environment(recipe: Recipe, folder: Path, world_size: int) -> list[str]:
-    """Add this sitting's facts to environment.json; what differs from the first sitting and may change results."""
+    """Add this session's facts to environment.json; what differs from the first session and may change results."""
     path = folder / "environment.json"
     try:
         sessions = json.loads(path.read_text(encoding="utf-8"))

@@ -61,7 +61,7 @@ def fork_run(
 
 
 def _leave_out(folder: str, names: list[str]) -> set[str]:
-    """Logs of the source's sittings, and checkpoints: the newest one is written anew."""
+    """Logs of the source's sessions, and checkpoints: the newest one is written anew."""
     return {name for name in names if name in (CHECKPOINTS, LOGS) or name.startswith(".")}
 
 

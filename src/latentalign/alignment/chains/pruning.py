@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from latentalign.alignment.evidence import log_evidence
-from latentalign.alignment.forward_backward import flow, run_backward, run_filter
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.chains.evidence import log_evidence
+from latentalign.alignment.chains.forward_backward import flow, run_backward, run_filter
+from latentalign.alignment.chains.transitions import LOG_ZERO
+from latentalign.alignment.latents.pruning import ROUNDS, joint_upper_bound
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from latentalign.alignment.masks import largest, zero_where_masked
-from latentalign.alignment.pruning import ROUNDS, joint_upper_bound
-from latentalign.alignment.transitions import LOG_ZERO
 
 if TYPE_CHECKING:
-    from latentalign.alignment.chain import Chain
+    from latentalign.alignment.chains.chain import Chain
 
 
 @dataclass(frozen=True)

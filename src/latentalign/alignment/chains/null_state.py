@@ -6,11 +6,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from latentalign.alignment.chain import Chain
+from latentalign.alignment.chains.chain import Chain
+from latentalign.alignment.chains.evidence import log_evidence
+from latentalign.alignment.chains.forward_backward import Flow, Null, flow, run_backward, run_filter
+from latentalign.alignment.chains.transitions import LOG_ZERO
 from latentalign.alignment.checks import check_shapes
-from latentalign.alignment.evidence import log_evidence
-from latentalign.alignment.forward_backward import Flow, Null, flow, run_backward, run_filter
-from latentalign.alignment.transitions import LOG_ZERO
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.heads import ChunkedHead, PairwiseHead, Rows, check_targets
+from latentalign.alignment.likelihoods.heads import ChunkedHead, PairwiseHead, Rows, check_targets
 from latentalign.alignment.precision import autocast_dtype, widened, without_autocast
 
 BLOCK_ELEMENTS = 2**21  # logits of one block: 8 MB in float32

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count, check_fraction, check_positive
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.estimators import Enumerate, Estimator
-from latentalign.alignment.latent import DiscreteLatent, Latent
-from latentalign.alignment.marginal import exact_marginal
-from latentalign.alignment.problem import AlignmentProblem
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent
+from latentalign.alignment.learning.bound import Bound, describe
+from latentalign.alignment.learning.estimators import Enumerate, Estimator
+from latentalign.alignment.learning.marginal import exact_marginal
+from latentalign.alignment.learning.problem import AlignmentProblem
 
 
 class Objective(ABC):

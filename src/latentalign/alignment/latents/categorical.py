@@ -12,8 +12,9 @@ from torch import Tensor
 
 from latentalign.alignment.checks import check_count, check_positive, check_shapes
 from latentalign.alignment.errors import ConfigError, NonFiniteError
-from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms, Marginalised
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent, LogTerms, Marginalised
+from latentalign.alignment.latents.pruning import marginalise_pruned
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from latentalign.alignment.masks import (
     expand_mask,
     largest,
@@ -22,7 +23,6 @@ from latentalign.alignment.masks import (
     zero_where_masked,
 )
 from latentalign.alignment.precision import unrounded
-from latentalign.alignment.pruning import marginalise_pruned
 
 
 def check_finite(name: str, values: Tensor) -> None:

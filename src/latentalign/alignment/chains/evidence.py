@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentalign.alignment.forward_backward import (
+from latentalign.alignment.chains.forward_backward import (
     Filtered,
     Inputs,
     Null,
@@ -16,7 +16,7 @@ from latentalign.alignment.forward_backward import (
     run_filter,
     wide,
 )
-from latentalign.alignment.transitions import LOG_ZERO, Transitions
+from latentalign.alignment.chains.transitions import LOG_ZERO, Transitions
 
 
 class LogEvidence(torch.autograd.Function):

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.distributions import check_finite
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.latent import ContinuousLatent, Latent
+from latentalign.alignment.latents.categorical import check_finite
+from latentalign.alignment.latents.latent import ContinuousLatent, Latent
 from latentalign.alignment.masks import expand_mask, masked_log_softmax, zero_where_masked
 from latentalign.alignment.precision import unrounded, widened
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from latentalign.alignment.masks import largest, masked_logsumexp, zero_where_masked
 
 # positions of largest prior that are worth a bound on their f; of the others f ≤ 1 is all that is known

@@ -12,19 +12,19 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment.chain_paths import best_path, draw_paths, with_a_future
-from latentalign.alignment.chain_pruning import marginalise_pruned_chain
+from latentalign.alignment.chains.evidence import log_evidence
+from latentalign.alignment.chains.forward_backward import Inputs, Null, run_backward, run_filter, wide
+from latentalign.alignment.chains.paths import best_path, draw_paths, with_a_future
+from latentalign.alignment.chains.pruning import marginalise_pruned_chain
+from latentalign.alignment.chains.transitions import LOG_ZERO, NOTHING, Transitions, build_transitions
 from latentalign.alignment.checks import check_count, check_shapes
-from latentalign.alignment.dependence import Dependence, SequentialSteps
-from latentalign.alignment.distributions import Categorical, check_finite
 from latentalign.alignment.errors import ShapeError
-from latentalign.alignment.evidence import log_evidence
-from latentalign.alignment.forward_backward import Inputs, Null, run_backward, run_filter, wide
-from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms, Marginalised
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.categorical import Categorical, check_finite
+from latentalign.alignment.latents.dependence import Dependence, SequentialSteps
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent, LogTerms, Marginalised
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 from latentalign.alignment.masks import expand_mask, zero_where_masked
 from latentalign.alignment.precision import unrounded, widened
-from latentalign.alignment.transitions import LOG_ZERO, NOTHING, Transitions, build_transitions
 
 
 @dataclass(frozen=True)

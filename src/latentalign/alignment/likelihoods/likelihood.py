@@ -8,7 +8,7 @@ from torch import Tensor
 
 from latentalign.alignment.checks import check_shapes
 from latentalign.alignment.errors import ConfigError, NoOutputValues, ShapeError
-from latentalign.alignment.heads import ChunkedHead, Head, PairwiseHead
+from latentalign.alignment.likelihoods.heads import ChunkedHead, Head, PairwiseHead
 from latentalign.alignment.precision import unrounded
 
 IGNORED = -100  # a target that does not count, as in torch's cross entropy

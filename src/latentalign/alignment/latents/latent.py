@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 from torch import Tensor
 
-from latentalign.alignment.dependence import Dependence, IndependentSteps
 from latentalign.alignment.errors import ConfigError, ShapeError
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.dependence import Dependence, IndependentSteps
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 
 if TYPE_CHECKING:
-    from latentalign.alignment.distributions import Categorical
+    from latentalign.alignment.latents.categorical import Categorical
 
 
 class Latent(ABC):

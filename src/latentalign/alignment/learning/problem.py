@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.latent import Latent
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.latent import Latent
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from latentalign.alignment.latent import Latent
+from latentalign.alignment.latents.latent import Latent
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from latentalign.alignment.chains.transitions import LOG_ZERO, NOTHING, Transitions
 from latentalign.alignment.errors import NonFiniteError
-from latentalign.alignment.transitions import LOG_ZERO, NOTHING, Transitions
 
 
 @dataclass(frozen=True)

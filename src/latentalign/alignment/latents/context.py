@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.checks import check_shapes
-from latentalign.alignment.continuous import Normal
-from latentalign.alignment.distributions import Categorical
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.likelihood import ContextLikelihood
+from latentalign.alignment.latents.categorical import Categorical
+from latentalign.alignment.latents.continuous import Normal
+from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.precision import unrounded
 
 _NO_POSITIONS = (

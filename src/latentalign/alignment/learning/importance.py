@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentalign.alignment.bound import Bound, describe
 from latentalign.alignment.checks import check_count
-from latentalign.alignment.dependence import Dependence
-from latentalign.alignment.latent import DiscreteLatent
+from latentalign.alignment.latents.dependence import Dependence
+from latentalign.alignment.latents.latent import DiscreteLatent
+from latentalign.alignment.learning.bound import Bound, describe
+from latentalign.alignment.learning.objectives import Objective, discrete_only
+from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.masks import logsumexp, zero_where_masked
-from latentalign.alignment.objectives import Objective, discrete_only
-from latentalign.alignment.problem import AlignmentProblem
 
 # nats below the least likely of the other samples: what VIMCO's learning signal takes log 0 for
 FAR_BELOW = 20.0

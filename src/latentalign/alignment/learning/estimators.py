@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from latentalign.alignment.checks import check_count, check_fraction, check_positive
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.latent import DiscreteLatent, Latent, LogTerms
-from latentalign.alignment.likelihood import Likelihood, TableLikelihood
+from latentalign.alignment.latents.latent import DiscreteLatent, Latent, LogTerms
+from latentalign.alignment.likelihoods.likelihood import Likelihood, TableLikelihood
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The exact marginal log Σ_z p(z) f(z) of a discrete latent, with f everywhere or at few positions."""
 
-from latentalign.alignment.latent import DiscreteLatent, Marginalised
-from latentalign.alignment.likelihood import Likelihood
+from latentalign.alignment.latents.latent import DiscreteLatent, Marginalised
+from latentalign.alignment.likelihoods.likelihood import Likelihood
 
 
 def exact_marginal(prior: DiscreteLatent, likelihood: Likelihood, *, prune: float = 0.0) -> Marginalised:

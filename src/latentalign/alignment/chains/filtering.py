@@ -7,8 +7,8 @@ is scored; once it is chosen, `update` makes the next belief. Any number of hypo
 import torch
 from torch import Tensor
 
-from latentalign.alignment.forward_backward import wide
-from latentalign.alignment.transitions import LOG_ZERO, Transitions
+from latentalign.alignment.chains.forward_backward import wide
+from latentalign.alignment.chains.transitions import LOG_ZERO, Transitions
 
 
 def predict(

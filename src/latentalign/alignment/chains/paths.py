@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from latentalign.alignment.chains.transitions import Transitions
 from latentalign.alignment.errors import ConfigError
-from latentalign.alignment.transitions import Transitions
 
 
 def draw_paths(

@@ -1,0 +1,1 @@
+"""What can be latent: the protocol, alignments with independent steps, and continuous latents."""

@@ -1,0 +1,1 @@
+"""What is maximised, and how its gradient is estimated."""
