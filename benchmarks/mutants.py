@@ -60,6 +60,9 @@ TARGETS: dict[str, list[str]] = {
         "chains/forward_backward": "chain hidden_markov",
         "chains/hidden_markov": "hidden_markov",
         "chains/transitions": "chain hidden_markov chain_objectives",
+        "chains/matrix": "chain hidden_markov chain_objectives",
+        "chains/monotone": "chain chain_objectives",
+        "chains/movement": "chain chain_objectives",
     }.items()
 }
 SECONDS = 60  # of the processor; more is taken for a mutant that hangs

@@ -15,7 +15,8 @@ from latentalign.alignment.chains.forward_backward import (
     run_filter,
 )
 from latentalign.alignment.chains.hidden_markov import ExpectedCounts, expected_counts
-from latentalign.alignment.chains.transitions import LOG_ZERO, MatrixTransitions
+from latentalign.alignment.chains.matrix import MatrixTransitions
+from latentalign.alignment.chains.transitions import LOG_ZERO
 from latentalign.alignment.errors import ConfigError
 from tests import chain_oracles
 from tests.chain_oracles import PlainChain

@@ -6,15 +6,11 @@ It imports nothing of the rest of the package.
 from latentalign.alignment.attention import AttentionOutput, LatentAttention
 from latentalign.alignment.chains.chain import Chain, ChainDistribution
 from latentalign.alignment.chains.hidden_markov import ExpectedCounts, expected_counts
+from latentalign.alignment.chains.matrix import MatrixTransitions
+from latentalign.alignment.chains.monotone import MonotoneTransitions
+from latentalign.alignment.chains.movement import Jumps, Monotone, jump_matrix
 from latentalign.alignment.chains.null_state import NullMarginalised, marginalise_with_null
-from latentalign.alignment.chains.transitions import (
-    Jumps,
-    MatrixTransitions,
-    Monotone,
-    MonotoneTransitions,
-    Transitions,
-    jump_matrix,
-)
+from latentalign.alignment.chains.transitions import Transitions
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
 from latentalign.alignment.latents.categorical import Categorical, external_posterior
 from latentalign.alignment.latents.context import GaussianContext, VectorLikelihood

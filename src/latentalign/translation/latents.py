@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from latentalign.alignment.chains.chain import Chain
 from latentalign.alignment.chains.filtering import predict
-from latentalign.alignment.chains.transitions import build_transitions
+from latentalign.alignment.chains.movement import build_transitions
 from latentalign.alignment.checks import check_positive
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.latents.categorical import Categorical

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from latentalign.alignment.chains.evidence import log_evidence
 from latentalign.alignment.chains.forward_backward import Inputs, Null, run_backward, run_filter, wide
+from latentalign.alignment.chains.movement import build_transitions
 from latentalign.alignment.chains.paths import best_path, draw_paths, with_a_future
 from latentalign.alignment.chains.pruning import marginalise_pruned_chain
-from latentalign.alignment.chains.transitions import LOG_ZERO, NOTHING, Transitions, build_transitions
+from latentalign.alignment.chains.transitions import LOG_ZERO, NOTHING, Transitions
 from latentalign.alignment.checks import check_count, check_shapes
 from latentalign.alignment.errors import ShapeError
 from latentalign.alignment.latents.categorical import Categorical, check_finite
