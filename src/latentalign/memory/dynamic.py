@@ -7,7 +7,7 @@ from latentalign.alignment.likelihoods.heads import Head
 from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
-from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
+from latentalign.memory.encoding import build_encoders, split_batch
 from latentalign.memory.reading import Reading, masked_softmax
 from latentalign.memory.vocabulary import Vocabulary
 
@@ -82,17 +82,7 @@ class Dynamic(nn.Module):
         super().__init__()
         self.config = config
         size = config.size
-        self.encoder = SentenceEncoder(
-            len(vocabulary.words),
-            size,
-            position_encoding=config.position_encoding,
-            init_scale=config.init_scale,
-        )
-        self.temporal = (
-            TemporalEncoding(memory, size, random_noise=config.random_noise, init_scale=config.init_scale)
-            if config.temporal_encoding
-            else None
-        )
+        self.encoder, self.temporal = build_encoders(config, vocabulary, memory=memory)
         self.fusion = nn.GRU(size, size, batch_first=True, bidirectional=True)
         self.question = nn.Linear(size, size)
         self.gate = nn.Sequential(nn.Linear(4 * size, size), nn.Tanh(), nn.Linear(size, 1))

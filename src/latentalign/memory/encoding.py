@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
-from latentalign.memory.vocabulary import PAD, UNKNOWN
+from latentalign.memory.vocabulary import PAD, UNKNOWN, Vocabulary
 
 
 def position_weights(sentences: Tensor) -> Tensor:
@@ -83,3 +84,20 @@ class TemporalEncoding(nn.Module):
         """[B,S] -> [B,S,tables,D]."""
         found = functional.embedding(self.ages(age), self.vectors.flatten(1))
         return found.view(*age.shape, *self.vectors.shape[1:])
+
+
+def build_encoders(
+    config: MemoryModelConfig, vocabulary: Vocabulary, *, memory: int, tables: int = 1
+) -> tuple[SentenceEncoder, TemporalEncoding | None]:
+    """How a model reads sentences, and the age of `memory` facts if it does."""
+    words = SentenceEncoder(
+        len(vocabulary.words),
+        config.size,
+        tables=tables,
+        position_encoding=config.position_encoding,
+        init_scale=config.init_scale,
+    )
+    if not config.temporal_encoding:
+        return words, None
+    noise, scale = config.random_noise, config.init_scale
+    return words, TemporalEncoding(memory, config.size, tables=tables, random_noise=noise, init_scale=scale)

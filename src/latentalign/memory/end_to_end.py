@@ -9,7 +9,7 @@ from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.errors import UserError
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
-from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
+from latentalign.memory.encoding import build_encoders, split_batch
 from latentalign.memory.reading import Reading, masked_softmax, walk_paths
 from latentalign.memory.vocabulary import Vocabulary
 
@@ -50,23 +50,9 @@ class EndToEnd(nn.Module):
         self.config = config
         self.adjacent = config.tying == "adjacent"
         tables = config.hops + 1 if self.adjacent else 3  # layer-wise: A, C and the question's B
-        scale = config.init_scale
-        self.encoder = SentenceEncoder(
-            len(vocabulary.words),
-            config.size,
-            tables=tables,
-            position_encoding=config.position_encoding,
-            init_scale=scale,
-        )
-        self.temporal = (
-            TemporalEncoding(
-                memory, config.size, tables=tables, random_noise=config.random_noise, init_scale=scale
-            )
-            if config.temporal_encoding
-            else None
-        )
+        self.encoder, self.temporal = build_encoders(config, vocabulary, memory=memory, tables=tables)
         self.carry = None if self.adjacent else nn.Linear(config.size, config.size, bias=False)
-        self.answers = AnswerTable(vocabulary, config.size, init_scale=scale)
+        self.answers = AnswerTable(vocabulary, config.size, init_scale=config.init_scale)
         self.dropout = nn.Dropout(config.dropout)
         # batches seen in training: linear start ends after some of them, also in a resumed or loaded model
         self.linear_batches = round(config.linear_start * batches)

@@ -7,7 +7,7 @@ from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.scores import Additive
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
-from latentalign.memory.encoding import SentenceEncoder, TemporalEncoding, split_batch
+from latentalign.memory.encoding import build_encoders, split_batch
 from latentalign.memory.reading import Reading, hop_targets
 from latentalign.memory.vocabulary import Vocabulary
 
@@ -25,17 +25,7 @@ class Supervised(nn.Module):
         super().__init__()
         self.config = config
         size = config.size
-        self.encoder = SentenceEncoder(
-            len(vocabulary.words),
-            size,
-            position_encoding=config.position_encoding,
-            init_scale=config.init_scale,
-        )
-        self.temporal = (
-            TemporalEncoding(memory, size, random_noise=config.random_noise, init_scale=config.init_scale)
-            if config.temporal_encoding
-            else None
-        )
+        self.encoder, self.temporal = build_encoders(config, vocabulary, memory=memory)
         self.scores = nn.ModuleList(Additive(size, size, 2 * size) for _ in range(config.hops))
         self.joins = nn.ModuleList(nn.Linear(2 * size, size) for _ in range(config.hops))
         self.output = nn.Linear(size, len(vocabulary.answers))
