@@ -9,7 +9,13 @@ from latentalign.alignment.chains.hidden_markov import ExpectedCounts, expected_
 from latentalign.alignment.chains.matrix import MatrixTransitions
 from latentalign.alignment.chains.monotone import MonotoneTransitions
 from latentalign.alignment.chains.movement import Jumps, Monotone, jump_matrix
-from latentalign.alignment.chains.null_state import NullMarginalised, marginalise_with_null
+from latentalign.alignment.chains.null_state import (
+    NullMarginalised,
+    f_with_null,
+    marginalise_with_null,
+    positions_with_null,
+    with_null,
+)
 from latentalign.alignment.chains.transitions import Transitions
 from latentalign.alignment.errors import ConfigError, NonFiniteError, ShapeError
 from latentalign.alignment.latents.categorical import Categorical, external_posterior
@@ -121,10 +127,13 @@ __all__ = [
     "exact_posterior",
     "expected_counts",
     "external_posterior",
+    "f_with_null",
     "jump_matrix",
     "log_marginal",
     "marginalise_with_null",
     "parse_inference",
+    "positions_with_null",
     "proposition1",
     "tightness",
+    "with_null",
 ]
