@@ -23,6 +23,7 @@ from latentalign.training.loop.evaluation import (
 from latentalign.training.loop.lightning_trainer import check_machine, precision_of
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.randomness import derive_seed
+from latentalign.training.loop.rate import warnings_of
 from latentalign.training.loop.stream import Stream
 from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.recipe.schedule import Schedule, schedule_of
@@ -79,10 +80,12 @@ def try_out(recipe: Recipe, schedule: Schedule, prepared: Any) -> list[str]:
     steps = Stream(
         prepared.train, seed=recipe.seed, total=schedule.total, accumulate=recipe.training.accumulate
     )
+    an_epoch = len(steps.steps_of(0))
     lines.append(
-        f"{len(prepared.train):,} examples in {len(steps.steps_of(0)):,} steps an epoch, "
+        f"{len(prepared.train):,} examples in {an_epoch:,} steps an epoch, "
         f"{schedule.total:g} epochs; {len(prepared.valid):,} examples to validate"
     )
+    lines += warnings_of(recipe.training, steps=an_epoch * schedule.total)
     theta = sum(parameter.numel() for parameter in model.theta())
     phi = sum(parameter.numel() for parameter in model.phi())
     return [*lines, f"parameters: theta {theta:,}, phi {phi:,}"]

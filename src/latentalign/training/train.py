@@ -15,6 +15,7 @@ from latentalign.training.loop.lightning_trainer import build_trainer, quiet, su
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.progress_bar import Progress
 from latentalign.training.loop.randomness import derive_seed
+from latentalign.training.loop.rate import warnings_of
 from latentalign.training.loop.signals import Signals
 from latentalign.training.loop.stream import Stream
 from latentalign.training.recipe.recipes import Recipe
@@ -135,6 +136,8 @@ def _build_module(
         rank=world.rank,
         world_size=world.size,
     )
+    for warning in warnings_of(recipe.training, steps=len(stream.steps_of(0)) * schedule.total):
+        log(warning)
     return AlignmentModule(model, schedule, recipe.training, stream=stream, seed=recipe.seed, world=world)
 
 

@@ -14,6 +14,7 @@ from latentalign.training.loop.lightning_trainer import wrap_again
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.plateau import ValidationState, monitored
 from latentalign.training.loop.progress_bar import Progress
+from latentalign.training.loop.rate import share_of_rate
 from latentalign.training.loop.signals import Signals
 from latentalign.training.loop.stream import Step
 from latentalign.training.recipe.sections import TrainingConfig
@@ -47,6 +48,7 @@ class AfterEachStep(Callback):
         self.resume_hint = resume_hint
         self.metrics = Metrics(folder / "metrics.jsonl")
         self.learning = ValidationState(rate=config.learning_rate)
+        self.rate = config.learning_rate  # of the newest update
         self.inference = config.inference
         self.seconds_before = 0.0  # of training, in earlier sessions
         self.tokens = 0.0
@@ -63,7 +65,6 @@ class AfterEachStep(Callback):
         self.signals.install()  # lightning has just taken SIGTERM for itself
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)  # a launcher may have had ideas of its own
-        set_rate(pl_module, self.learning.rate)
         if self.inference is None:
             self.inference = natural_inference(
                 pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)
@@ -78,6 +79,10 @@ class AfterEachStep(Callback):
             self.say(phase.describe(pl_module.schedule.total))
             pl_module.enter(phase)
             wrap_again(trainer, pl_module, batch)
+        done = batch.start / pl_module.schedule.total
+        share = share_of_rate(self.config, step=pl_module.step + 1, done=done)
+        self.rate = self.learning.rate * share
+        set_rate(pl_module, self.rate)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Step, batch_idx: int
@@ -117,7 +122,7 @@ class AfterEachStep(Callback):
     def _report(self, trainer: Trainer, module: AlignmentModule, batch: Step) -> None:
         averages = module.take_totals()
         self.tokens += averages.get("outputs", 0.0)
-        values = self.progress.update(batch.end, averages, self.learning.rate)
+        values = self.progress.update(batch.end, averages, self.rate)
         values["gradient_norm"] = module.gradient_norm
         values["epoch"] = batch.end
         for logger in trainer.loggers:
@@ -141,8 +146,6 @@ class AfterEachStep(Callback):
         )
         if not math.isfinite(monitored(results, module.phase)):
             self.say(f"step {module.step}: validation is not finite; these weights are not kept")
-        if verdict.lowers_rate:
-            set_rate(module, self.learning.rate)
         if verdict.stops:
             self.learning.stopped = trainer.should_stop = True
         record = {
@@ -151,7 +154,7 @@ class AfterEachStep(Callback):
             "phase": module.phase.name,
             "split": "valid",
             **results,
-            "learning_rate": self.learning.rate,
+            "learning_rate": self.learning.rate if verdict.lowers_rate else self.rate,
             "best": verdict.is_best,
             "training_seconds": round(self.seconds, 3),
         }

@@ -59,12 +59,13 @@ class AlignmentModule(LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         config = self.training_config
         # the inference network and the generative model share one Adam; parameters without a gradient stay put
-        groups = [{"params": list(self.model.theta()), "name": "theta"}]
-        if phi := list(self.model.phi()):
-            groups.append({"params": phi, "name": "phi"})
-        return torch.optim.Adam(
-            groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True
-        )
+        groups = [
+            group
+            for name, parameters in (("theta", self.model.theta()), ("phi", self.model.phi()))
+            for group in _groups(name, list(parameters), config.weight_decay)
+        ]
+        settings: dict[str, Any] = {"lr": config.learning_rate, "betas": config.betas, "eps": config.eps}
+        return torch.optim.AdamW(groups, **settings, weight_decay=0.0, fused=True)
 
     def enter(self, phase: Phase) -> None:
         """Freeze and unfreeze what the phase says."""
@@ -207,6 +208,19 @@ class AlignmentModule(LightningModule):
         self.totals = None
         averages = {name: value / max(outputs, 1.0) for name, value in zip(TOTALS, sums, strict=False)}
         return {**averages, "outputs": outputs}
+
+
+def _groups(name: str, parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Parameters for the optimiser; matrices apart from the rest if only they decay."""
+    if not weight_decay:
+        parts = [(name, parameters, 0.0)]
+    else:
+        vectors = [parameter for parameter in parameters if parameter.dim() < 2]
+        matrices = [parameter for parameter in parameters if parameter.dim() >= 2]
+        parts = [(name, matrices, weight_decay), (f"{name} without decay", vectors, 0.0)]
+    return [
+        {"name": part, "params": members, "weight_decay": decay} for part, members, decay in parts if members
+    ]
 
 
 def _weighted_sum(values: Tensor, weights: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from latentalign.training.recipe.schedule import Phase, Schedule
-from latentalign.training.recipe.sections import TrainingConfig
+from latentalign.training.recipe.sections import PlateauDecay, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class ValidationState:
         self.waiting_to_lower = 0 if improved else self.waiting_to_lower + 1
         self.waiting_to_stop = 0 if improved else self.waiting_to_stop + 1
         halving, patience = config.halving, config.early_stopping.patience
-        lowers = self.waiting_to_lower > halving.patience and halving.factor < 1.0
+        plateau = isinstance(config.decay, PlateauDecay) and halving.factor < 1.0
+        lowers = plateau and self.waiting_to_lower > halving.patience
         if lowers:
             self.waiting_to_lower = 0
             self.rate = max(self.rate * halving.factor, halving.minimum)

@@ -10,6 +10,8 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
+    model_validator,
 )
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -29,6 +31,28 @@ class HalvingConfig(Section):
     factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # 1 keeps the rate as it is
     patience: NonNegativeInt = 0  # validations without improvement that are forgiven before it is lowered
     minimum: NonNegativeFloat = 0.0  # never below this rate
+
+
+class PlateauDecay(Section):
+    """The rate falls when validation stops improving, as `training.halving` says."""
+
+    name: Literal["plateau"] = "plateau"
+
+
+class InverseSqrtDecay(Section):
+    """From the end of the warm-up the rate falls with the square root of the step."""
+
+    name: Literal["inverse_sqrt"]
+
+
+class CosineDecay(Section):
+    """The rate falls along half a cosine over the whole of training, down to a share of itself."""
+
+    name: Literal["cosine"]
+    floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+
+
+Decay = Annotated[PlateauDecay | InverseSqrtDecay | CosineDecay, Field(discriminator="name")]
 
 
 class EarlyStoppingConfig(Section):
@@ -53,7 +77,10 @@ class TrainingConfig(Section):
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
     gradient_clip: NonNegativeFloat = 5.0  # largest norm of the gradient; 0 turns it off
-    halving: HalvingConfig = HalvingConfig()
+    warmup_steps: NonNegativeInt = 0  # the rate grows evenly over the first updates
+    decay: Decay = PlateauDecay()  # how it falls: plateau, inverse_sqrt, cosine, or a mapping with `name`
+    halving: HalvingConfig = HalvingConfig()  # of plateau
+    weight_decay: NonNegativeFloat = 0.0  # of Adam, apart from the gradient; not of biases and other vectors
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     validate_every: PositiveFloat | None = 1.0  # epochs, may be a fraction
     validate_every_steps: PositiveInt | None = None  # instead of epochs
@@ -70,6 +97,19 @@ class TrainingConfig(Section):
     devices: PositiveInt = 1  # processes on each machine, started here unless torchrun started them
     nodes: PositiveInt = 1
     timeout_minutes: Minutes = 10.0  # several processes: how long one may wait for the others
+
+    @field_validator("decay", mode="before")
+    @classmethod
+    def _a_name_alone(cls, decay: Any) -> Any:
+        return {"name": decay} if isinstance(decay, str) else decay
+
+    @model_validator(mode="after")
+    def _decay_has_a_beginning(self) -> "TrainingConfig":
+        if isinstance(self.decay, InverseSqrtDecay) and self.warmup_steps == 0:
+            raise ValueError(
+                "decay inverse_sqrt falls from the end of the warm-up: expected warmup_steps above 0; try 400"
+            )
+        return self
 
 
 class PhaseConfig(Section):

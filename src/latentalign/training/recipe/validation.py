@@ -40,17 +40,27 @@ def _explain(kind: type[BaseModel], error: Any, prefix: tuple[str, ...]) -> str:
 
 def _names_at(kind: Any, location: tuple[str, ...]) -> list[str]:
     """Field names of the section at that place of the model."""
+    sections = [kind]
     for part in location:
-        fields = getattr(kind, "model_fields", {})
-        if part in fields:
-            kind = _section_of(fields[part].annotation) or kind
-    return list(getattr(kind, "model_fields", {}))
+        if tagged := [section for section in sections if part in _tags_of(section)]:
+            sections = tagged  # a choice by name: pydantic puts the name into the place
+            continue
+        found = [
+            inner
+            for section in sections
+            if part in section.model_fields
+            for inner in _sections_of(section.model_fields[part].annotation)
+        ]
+        sections = found or sections
+    return [name for section in sections for name in section.model_fields]
 
 
-def _section_of(annotation: Any) -> Any:
+def _tags_of(section: Any) -> tuple[Any, ...]:
+    """Names by which a tagged choice is chosen."""
+    return get_args(section.model_fields["name"].annotation) if "name" in section.model_fields else ()
+
+
+def _sections_of(annotation: Any) -> list[Any]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in get_args(annotation):
-        if found := _section_of(argument):
-            return found
-    return None
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _sections_of(argument)]

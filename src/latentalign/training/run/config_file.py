@@ -59,6 +59,13 @@ def load_resumed(folder: Path, settings: Settings, given: Recipe | None = None) 
                 f"--resume {folder}: {_first_difference(section, old[section], new[section])}; "
                 "only training may change when a run is resumed"
             )
+    if before.training.weight_decay != now.training.weight_decay:
+        difference = _first_difference(
+            "training.weight_decay", before.training.weight_decay, now.training.weight_decay
+        )
+        raise UserError(
+            f"--resume {folder}: {difference}; the optimiser was built with the first; start a new run"
+        )
     return now
 
 

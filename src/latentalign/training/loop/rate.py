@@ -1,0 +1,32 @@
+"""The learning rate of every update: warm-up times decay.
+
+Both depend on nothing but the number of the update and the place in the data, so that a resumed run goes on with the
+same rates.
+"""
+
+import math
+
+from latentalign.training.recipe.sections import CosineDecay, InverseSqrtDecay, TrainingConfig
+
+
+def share_of_rate(config: TrainingConfig, *, step: int, done: float) -> float:
+    """The share of the rate that update number `step` (from 1) takes; `done` is the share of training before it."""
+    warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    match config.decay:
+        case InverseSqrtDecay():
+            return warmup * math.sqrt(config.warmup_steps / max(step, config.warmup_steps))
+        case CosineDecay(floor=floor):
+            fallen = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+            return warmup * (floor + (1.0 - floor) * fallen)
+        case _:  # a plateau lowers the rate itself
+            return warmup
+
+
+def warnings_of(config: TrainingConfig, *, steps: float) -> list[str]:
+    """What is odd about the rates of a training of so many updates, a line each."""
+    if config.warmup_steps < steps:
+        return []
+    return [
+        f"training.warmup_steps: {config.warmup_steps:,} is no less than all {steps:,.0f} updates of this training, "
+        "so the full rate is never reached; make it smaller"
+    ]
