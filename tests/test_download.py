@@ -230,7 +230,7 @@ def test_the_command_prints_files_and_says_what_was_not_verified(site: Site, tmp
 def test_unknown_sets_are_answered_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="received 'multi30'; did you mean 'multi30k'"):
         fetch("multi30", Path("unused"))
-    with pytest.raises(UserError, match="choose one of multi30k, iwslt14, wmt17, babi, vqa2"):
+    with pytest.raises(UserError, match="choose one of multi30k, iwslt14, wmt17, babi, g2p, vqa2"):
         fetch("zzz", Path("unused"))
 
 
@@ -240,3 +240,40 @@ def test_sums_of_the_sets_are_sums() -> None:
         assert len(set(names)) == len(names)
         for remote in dataset.files:
             assert remote.sha256 is None or (len(remote.sha256) == 64 and int(remote.sha256, 16) > 0)
+
+
+def packed(contents: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("inside/a.json", contents)
+    return buffer.getvalue()
+
+
+def test_unpacking_spares_files_of_the_same_name_that_are_not_of_the_set(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.put("set.zip", packed(b"theirs"))
+    register(monkeypatch, RemoteFile(f"{site.address}/set.zip"), unpack=download._unpack_vqa)
+    mine = tmp_path / "to" / "a.json"
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    with pytest.raises(UserError, match=r"a\.json: a file of that name is there already, and is not of this"):
+        fetch("toy", mine.parent)
+    assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    assert fetch("toy", mine.parent).paths == [mine]
+    assert fetch("toy", mine.parent).paths == [mine]  # its own file may be written again
+    assert mine.read_bytes() == b"theirs"
+    assert sorted(path.name for path in mine.parent.iterdir()) == ["SHA256SUMS", "a.json", "set.zip"]
+
+
+def test_a_file_of_the_same_name_with_other_contents_is_not_replaced(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = site.put("a.txt", b"theirs")
+    register(monkeypatch, RemoteFile(f"{site.address}/a.txt", total))
+    mine = tmp_path / "a.txt"
+    mine.write_bytes(b"mine")
+    with pytest.raises(UserError, match="not of this set; move it away, or choose another folder with --to"):
+        fetch("toy", tmp_path)
+    assert mine.read_bytes() == b"mine"

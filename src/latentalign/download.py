@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -65,11 +66,22 @@ def fetch(name: str, folder: Path, *, mirror: str | None = None) -> Fetched:
         if known is None:
             result.unverified.append(remote.name)
         url = remote.url if mirror is None else f"{mirror.rstrip('/')}/{remote.name}"
+        if known is not None:
+            _refuse_foreign(folder / remote.name, known, recorded)
         path = _retrieve(url, folder / remote.name, known)
         recorded[remote.name] = known or _sha256(path)
         _write_sums(folder, recorded)
-        result.paths += [path] if dataset.unpack is None else _unpack(dataset.unpack, path, folder)
+        result.paths += [path] if dataset.unpack is None else _unpack(dataset.unpack, path, recorded)
     return result
+
+
+def _refuse_foreign(path: Path, sha256: str, recorded: dict[str, str]) -> None:
+    """Refuse to overwrite a file that no download put there, unless it is the same."""
+    if path.exists() and path.name not in recorded and _sha256(path) != sha256:
+        raise UserError(
+            f"{path}: a file of that name is there already, and is not of this set; "
+            "move it away, or choose another folder with --to"
+        )
 
 
 def find_dataset(name: str) -> DataSet:
@@ -110,7 +122,21 @@ def _retrieve(url: str, path: Path, sha256: str | None) -> Path:
         ) from None
 
 
-def _unpack(unpack: Callable[[Path, Path], list[Path]], archive: Path, folder: Path) -> list[Path]:
+def _unpack(
+    unpack: Callable[[Path, Path], list[Path]], archive: Path, recorded: dict[str, str]
+) -> list[Path]:
+    """Unpack beside the archive: all of its files or none, and none in place of somebody else's."""
+    folder = archive.parent
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as scratch:
+        unpacked = {path: _sha256(path) for path in _try_unpacking(unpack, archive, Path(scratch))}
+        for path, total in unpacked.items():
+            _refuse_foreign(folder / path.name, total, recorded)
+        recorded |= {path.name: total for path, total in unpacked.items()}
+        _write_sums(folder, recorded)
+        return [path.rename(folder / path.name) for path in unpacked]
+
+
+def _try_unpacking(unpack: Callable[[Path, Path], list[Path]], archive: Path, folder: Path) -> list[Path]:
     try:
         return unpack(archive, folder)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
@@ -230,6 +256,14 @@ def _segments(markup: str) -> str:
 # --- the sets ---
 
 _MULTI30K = "https://github.com/multi30k/dataset/raw/master/data/task1/raw"
+_G2P = "https://raw.githubusercontent.com/sigmorphon/2021-task1/main/data"
+G2P_LANGUAGES = {
+    "high": ("eng_us",),
+    "medium": (
+        "arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi",
+    ),
+    "low": ("ady", "gre", "ice", "ita", "khm", "lav", "mlt_latn", "rum", "slv", "wel_sw"),
+}  # fmt: skip
 _VQA = "https://s3.amazonaws.com/cvmlp/vqa/mscoco/vqa"
 
 DATASETS: dict[str, DataSet] = {
@@ -285,6 +319,15 @@ DATASETS: dict[str, DataSet] = {
             ),
         ),
         _unpack_babi,
+    ),
+    "g2p": DataSet(
+        "SIGMORPHON 2021 task 1, spelling to pronunciation in 21 languages (from Wiktionary by WikiPron)",
+        tuple(
+            RemoteFile(f"{_G2P}/{size}/{language}_{split}.tsv")
+            for size, languages in G2P_LANGUAGES.items()
+            for language in languages
+            for split in ("train", "dev", "test")
+        ),
     ),
     "vqa2": DataSet(
         "VQA 2.0, questions and answers about COCO images",

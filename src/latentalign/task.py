@@ -161,6 +161,10 @@ class CanTranslate(Ability):
     ) -> Any:
         """An object whose `translate(sentences, alignments=)` gives the n best translations of every sentence."""
 
+    @abstractmethod
+    def pairs(self, chosen: Any) -> Iterable[tuple[str, str]]:
+        """Sources and references of the data that `evaluate` measures on."""
+
 
 class CanAlign(Ability):
     """Word links of sentence pairs, and how likely a pair is."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from latentalign.errors import UserError
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import TokenizerConfig
+from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
 from latentalign.translation.tokenizer import (
     END,
     PAD,
@@ -19,8 +20,6 @@ from latentalign.translation.tokenizer import (
     BpeTokenizer,
     Tokenizer,
     WhitespaceTokenizer,
-    count_words,
-    learn_tokenizers,
 )
 
 PAIRS = [
@@ -117,7 +116,7 @@ def test_whitespace_keeps_frequent_words_and_knows_no_others() -> None:
         counts, counts, config=TokenizerConfig(kind="whitespace", size=3, minimum_count=2)
     )
     assert isinstance(tokenizer, WhitespaceTokenizer)
-    assert tokenizer.words == other.pieces[4:] == ["d", "a", "b"]
+    assert tokenizer.pieces[4:] == other.pieces[4:] == ["d", "a", "b"]
     assert tokenizer.encode("a  c d") == [5, UNKNOWN, 4]
     assert tokenizer.decode([5, 4, END]) == "a d"
     assert tokenizer.decode_words([5, UNKNOWN]) == (["a", "<unk>"], [0, 1])

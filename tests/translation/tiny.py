@@ -4,8 +4,8 @@ import torch
 
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import ModelConfig, TokenizerConfig
+from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
 from latentalign.translation.model import TranslationModel
-from latentalign.translation.tokenizer import count_words, learn_tokenizers
 
 SENTENCES = [
     "ein kleiner Hund läuft über die Wiese .",

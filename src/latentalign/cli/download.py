@@ -9,7 +9,7 @@ import typer
 
 
 def download(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="multi30k, iwslt14, wmt17, babi or vqa2.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="multi30k, iwslt14, wmt17, babi, g2p or vqa2.")],
     to: Annotated[Path | None, typer.Option(help="The folder; default data/NAME.")] = None,
     mirror: Annotated[
         str | None, typer.Option(help="Get the same files from this address instead of their own.")

@@ -14,6 +14,12 @@ def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     source: Annotated[Path | None, typer.Option(help="Translation: source sentences, one a line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Translation: their translations.")] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Translation: instead of two files, a .tsv of sources and targets without a header."
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="VQA and memory: the data folder.")] = None,
     split: Annotated[str | None, typer.Option(help="VQA and memory: which part of the data.")] = None,
     inference: Annotated[
@@ -22,7 +28,11 @@ def evaluate(
     bleu: Annotated[
         bool, typer.Option("--bleu", help="Translation: also translate, and give BLEU and chrF.")
     ] = False,
-    beam: Annotated[int, typer.Option(help="Translation: beam of --bleu.")] = 10,
+    errors: Annotated[
+        bool,
+        typer.Option("--errors", help="Translation: also the share of wrong words and phones, in percent."),
+    ] = False,
+    beam: Annotated[int, typer.Option(help="Translation: beam of --bleu and --errors.")] = 10,
     seed: Annotated[int, typer.Option(help="For inference by sampling.")] = 0,
     device: DeviceOption = "auto",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -30,13 +40,14 @@ def evaluate(
     """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
     from latentalign.training.trained_run import load
 
-    given = {"source": source, "target": target, "data": data, "split": split}
+    given = {"source": source, "target": target, "table": table, "data": data, "split": split}
     loaded = load(run, device=device)
     with progress("evaluating") as advance:
         results = loaded.evaluate(
             inference=inference,
             seed=seed,
             bleu=bleu,
+            errors=errors,
             beam=beam,
             progress=advance,
             **{name: value for name, value in given.items() if value is not None},

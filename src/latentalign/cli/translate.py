@@ -114,7 +114,7 @@ def _translate_all(
     place = "standard input" if source is None else str(source)
     total = None if source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(source))
     longest: int = run.config.data.max_length  # type: ignore[attr-defined]
-    number = done = 0
+    number = done = unknown = 0
     with progress("translating", results_on_stdout=text is sys.stdout) as advance:
 
         def count(sentences: int) -> None:
@@ -123,7 +123,7 @@ def _translate_all(
             advance(done, total)
 
         for window in _windows(source, WINDOW * translator.batch_size):
-            _warn_of_long_lines(translator, window, longest, f"{place}, line", number)
+            unknown += _count_unknown(translator, window, longest, f"{place}, line", number)
             own_links = links is not None and aligner is None
             results = translator.translate(window, alignments=own_links, progress=count)
             for found in results:
@@ -138,6 +138,8 @@ def _translate_all(
                 ]
                 links.writelines(format_links(pair.links()) + "\n" for pair in aligner.align(pairs))
             text.flush()
+    if unknown:
+        print(f"latentalign: {place}: {unknown} pieces were never seen in training", file=sys.stderr)
 
 
 def _row(translation: "Translation", number: int, rank: int, n_best: int, scores: bool) -> str:
@@ -147,11 +149,14 @@ def _row(translation: "Translation", number: int, rank: int, n_best: int, scores
     return "\t".join([*cells, translation.text]) + "\n"
 
 
-def _warn_of_long_lines(
-    translator: "Translator", window: list[str], longest: int, place: str, before: int
-) -> None:
+def _count_unknown(translator: "Translator", window: list[str], longest: int, place: str, before: int) -> int:
+    """Warn of lines longer than those of training; how many pieces are unknown comes back."""
+    from latentalign.translation.tokenizer import UNKNOWN
+
+    unknown = 0
     for number, line in enumerate(window, start=before + 1):
-        pieces = len(translator.assets.source.encode(line))
+        found = translator.assets.source.encode(line)
+        pieces, unknown = len(found), unknown + found.count(UNKNOWN)
         if pieces > longest:
             done = "translated all the same, but look at the result"
             if pieces > translator.longest:
@@ -160,6 +165,7 @@ def _warn_of_long_lines(
                 f"latentalign: {place} {number}: {pieces} pieces, more than the {longest} of training; {done}",
                 file=sys.stderr,
             )
+    return unknown
 
 
 def _windows(source: Path | None, size: int) -> Iterator[list[str]]:

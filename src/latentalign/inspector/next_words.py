@@ -36,7 +36,7 @@ def next_words(
     source_pieces = torch.tensor([pieces])
     memory = model.encode(source_pieces, torch.ones_like(source_pieces, dtype=torch.bool))
     read = [START, *assets.target.encode(prefix)]
-    source_words = source.split()
+    source_words = assets.source.words(source)
     shape = (1, len(source_words))
     found, priors = [], []
     for _, predictor in predictors:

@@ -29,7 +29,7 @@ def translate(translator: Translator, sentences: Sequence[str], *, alignments: b
     found = translator.translate(sentences, alignments=alignments)
     return [
         SentenceResult(
-            source_words=sentence.split(),
+            source_words=translator.assets.source.words(sentence),
             translations=[_translation(one, translator.links_by if alignments else None) for one in best],
         )
         for sentence, best in zip(sentences, found, strict=True)

@@ -181,17 +181,19 @@ class Run:
         inference: str | None = None,
         seed: int = 0,
         bleu: bool = False,
+        errors: bool = False,
         beam: int = 10,
         progress: Progress = lambda done, total: None,
         **data: Any,
     ) -> dict[str, Any]:
         """NLL, perplexity, bound, KL, entropy and the task's own measures on data of the task (see `dataset`).
 
-        With `bleu` a translation run also translates, and BLEU and chrF are given.
+        With `bleu` a translation run also translates, and BLEU and chrF are given. With `errors` the likeliest output
+        is searched, and the share of words and of phones in it that are wrong is given, in percent.
         """
         if inference is not None:
             find_predictor(inference)  # a mistake in it is told before the data are read
-        if bleu:
+        if bleu or errors:
             self.able(CanTranslate)
         dataset = self.dataset(**data)
         if not len(dataset):
@@ -210,15 +212,10 @@ class Run:
             progress=progress,
         )
         found = {"task": self.task.name, **results}
-        return {**found, **self._bleu(inference, beam, **data)} if bleu else found
-
-    def _bleu(self, inference: str, beam: int, *, source: str | Path, target: str | Path) -> dict[str, Any]:
-        from latentalign.text.parallel import read_parallel
-        from latentalign.translation.bleu import score_texts
-
-        sources, references = zip(*read_parallel(Path(source), Path(target)), strict=True)
-        found = self.translate(sources, beam=beam, inference=inference)
-        return score_texts([translation.text for translation in found], references)
+        return {
+            **found,
+            **score_outputs(self, bleu=bleu, errors=errors, beam=beam, inference=inference, **data),
+        }
 
     @property
     def natural_inference(self) -> str:
@@ -236,6 +233,28 @@ class Run:
                 f"try {self.natural_inference}"
             )
         return predictor
+
+
+def score_outputs(
+    run: Any, *, bleu: bool, errors: bool, beam: int, inference: str | None, **data: Any
+) -> dict[str, Any]:
+    """What `evaluate` says of the outputs that a run (or several together) searches for the sources of these data."""
+    from latentalign.translation.bleu import score_texts
+    from latentalign.translation.errors import error_rates
+
+    if not bleu and not errors:
+        return {}
+    task = run.able(CanTranslate)
+    sources, references = zip(*task.pairs(task.choose_data(**data)), strict=True)
+
+    def outputs(**search: Any) -> list[str]:
+        translator = run.translator(inference=inference, beam=beam, **search)
+        return [found[0].text for found in translator.translate(sources)]
+
+    scores = score_texts(outputs(), references) if bleu else {}
+    # the likeliest output: penalties on lengths are there for translations
+    rates = error_rates(outputs(length_penalty=0.0, eos_penalty=0.0), references) if errors else {}
+    return {**scores, **rates}
 
 
 def load(folder: str | Path, *, device: str | torch.device = "auto") -> Run:

@@ -145,8 +145,8 @@ class TranslationAligner:
     def encode(self, source: str, target: str) -> "PairPieces":
         """The pieces of a pair, with the word that each belongs to."""
         return PairPieces(
-            source.split(),
-            target.split(),
+            self.assets.source.words(source),
+            self.assets.target.words(target),
             *self.assets.encode_source(source),
             *self.assets.encode_target(target),
         )

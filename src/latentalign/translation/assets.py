@@ -7,6 +7,7 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
+from latentalign.translation.characters import CharacterTokenizer
 from latentalign.translation.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
 
 VOCABULARY = "vocabulary.json"
@@ -41,11 +42,9 @@ class TranslationAssets:
             (folder / stale).unlink(missing_ok=True)
         joint = len(models) == 2 and models[0] == models[1]
         for name, side in sides.items():
+            described[name] = side.settings
             if isinstance(side, BpeTokenizer):
-                described[name] = {"kind": "bpe", "pieces": side.kept}
                 write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)
-            elif isinstance(side, WhitespaceTokenizer):
-                described[name] = {"kind": "whitespace", "words": side.words}
         write_atomic(folder / VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
 
     @classmethod
@@ -65,6 +64,10 @@ class TranslationAssets:
 def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
     if described["kind"] == "whitespace":
         return WhitespaceTokenizer(described["words"])
+    if described["kind"] == "characters":
+        return CharacterTokenizer(
+            described["characters"], form=described["form"], combine=described["combine"]
+        )
     path = folder / _SEPARATE[name]
     path = path if path.exists() else folder / _JOINT
     try:

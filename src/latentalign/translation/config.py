@@ -17,19 +17,22 @@ class TranslationSection(BaseModel):
 
 
 class PairFiles(TranslationSection):
-    """Parallel text: two files (or lists of files) line by line, or one table with named columns."""
+    """Parallel text: two files (or lists of files) line by line, or one table with named or numbered columns."""
 
     source: OneOrMore | None = None
     target: OneOrMore | None = None
-    table: OneOrMore | None = None  # .tsv with a header line, or .jsonl; plain or gzipped
-    source_column: str | None = None
-    target_column: str | None = None
+    table: OneOrMore | None = None  # .tsv or .jsonl, plain or gzipped
+    # named by the header line of a .tsv, or the keys of .jsonl; a number from 1 on in a .tsv that has no header line
+    source_column: str | PositiveInt | None = None
+    target_column: str | PositiveInt | None = None
     links: OneOrMore | None = None  # word links, line for line, for `model.external_posterior`
 
     @model_validator(mode="after")
     def _one_way_only(self) -> "PairFiles":
         files = self.source is not None and self.target is not None
         columns = self.source_column is not None and self.target_column is not None
+        if columns and isinstance(self.source_column, int) != isinstance(self.target_column, int):
+            raise ValueError("expected source_column and target_column to be two names or two numbers")
         table = self.table is not None and columns
         if files == table or (files and self.table is not None):
             raise ValueError(
@@ -38,17 +41,37 @@ class PairFiles(TranslationSection):
         return self
 
 
-class TokenizerConfig(TranslationSection):
+class SideTokenizerConfig(TranslationSection):
     """How text becomes pieces."""
 
-    kind: Literal["bpe", "whitespace"] = "bpe"
-    size: PositiveInt = (
-        8000  # pieces of a sentencepiece model besides bytes; the most words a side with `whitespace`
-    )
-    joint: bool = True  # one sentencepiece model for both languages
-    byte_fallback: bool = True  # an unseen character becomes bytes, so that every text can be given back
+    kind: Literal["bpe", "whitespace", "characters"] = "bpe"
+    # pieces of a sentencepiece model besides bytes; the most words or characters with the other kinds
+    size: PositiveInt = 8000
+    byte_fallback: bool = True  # bpe: an unseen character becomes bytes, so that every text can be given back
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
-    minimum_count: PositiveInt = 1  # whitespace: rarer words are unknown
+    minimum_count: PositiveInt = 1  # whitespace, characters: rarer ones are unknown
+    normal_form: Literal["NFC", "NFD", "NFKC", "NFKD"] = "NFC"  # characters: Unicode's, before they are cut
+    combine: bool = (
+        True  # characters: a combining character stays with its letter; false cuts at every code point
+    )
+
+
+class TokenizerConfig(SideTokenizerConfig):
+    """The tokenizers of both sides: alike, unless a side has settings of its own."""
+
+    joint: bool = True  # one sentencepiece model for both languages, where both sides are alike
+    source: SideTokenizerConfig | None = None
+    target: SideTokenizerConfig | None = None
+
+    @property
+    def sides(self) -> tuple[SideTokenizerConfig, SideTokenizerConfig]:
+        """What holds for the source and for the target."""
+        return self.source or self, self.target or self
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether both sides share one sentencepiece model."""
+        return self.joint and self.kind == "bpe" and self.source is None and self.target is None
 
 
 class DataConfig(TranslationSection):

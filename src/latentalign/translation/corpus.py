@@ -16,7 +16,7 @@ from latentalign.text.parallel import Pair, read_parallel
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import DataConfig, PairFiles
 from latentalign.translation.piece_links import PieceLinks, read_piece_links
-from latentalign.translation.tokenizer import END
+from latentalign.translation.tokenizer import END, UNKNOWN
 
 
 @dataclass
@@ -27,6 +27,7 @@ class CorpusReport:
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)  # pieces never seen in training, by side
 
     def drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -34,7 +35,8 @@ class CorpusReport:
     def __str__(self) -> str:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.dropped.items()))
         dropped = f"dropped {sum(self.dropped.values())} ({reasons})" if reasons else "dropped none"
-        return f"{self.name}: read {self.read} pairs, kept {self.kept}, {dropped}"
+        unknown = "".join(f"; {count} {side} pieces are unknown" for side, count in self.unknown.items())
+        return f"{self.name}: read {self.read} pairs, kept {self.kept}, {dropped}{unknown}"
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,11 @@ def _listed(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or [])
 
 
-def _read_table(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:
+def _read_table(path: Path, source_column: str | int, target_column: str | int) -> Iterator[Pair]:
     name = path.name.removesuffix(".gz")
-    if name.endswith((".jsonl", ".json")):
+    if isinstance(source_column, int) or isinstance(target_column, int):
+        yield from _read_numbered(path, int(source_column), int(target_column))
+    elif name.endswith((".jsonl", ".json")):
         yield from _read_json_lines(path, source_column, target_column)
     elif name.endswith((".tsv", ".txt")):
         yield from _read_tsv(path, source_column, target_column)
@@ -119,6 +123,20 @@ def _read_tsv(path: Path, source_column: str, target_column: str) -> Iterator[Pa
         if len(cells) != len(header):
             raise UserError(f"{path}, line {number}: expected {len(header)} columns, found {len(cells)}")
         yield cells[source], cells[target]
+
+
+def _read_numbered(path: Path, source: int, target: int) -> Iterator[Pair]:
+    """A table without a header line: every line has as many cells as the first, and no word is empty."""
+    expected = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        expected = expected or max(len(cells), source, target)
+        if len(cells) != expected:
+            raise UserError(f"{path}, line {number}: expected {expected} columns, found {len(cells)}")
+        for column in (source, target):
+            if not cells[column - 1].strip():
+                raise UserError(f"{path}, line {number}: column {column} is empty; expected a word")
+        yield cells[source - 1], cells[target - 1]
 
 
 def _read_json_lines(path: Path, source_column: str, target_column: str) -> Iterator[Pair]:
@@ -184,6 +202,9 @@ def encode_pairs(
             source.append(END)
         target.append(END)
         report.kept += 1
+        for side, pieces in (("source", source), ("target", target)):
+            if unknown := pieces.count(UNKNOWN):
+                report.unknown[side] = report.unknown.get(side, 0) + unknown
         yield line, source, target
 
 

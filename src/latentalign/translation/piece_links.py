@@ -66,7 +66,8 @@ def read_piece_links(
             )
         if line not in chosen:
             continue
-        check_links(found, len(pair[0].split()), len(pair[1].split()), place=f"{path}, line {line}")
+        counts = len(assets.source.words(pair[0])), len(assets.target.words(pair[1]))
+        check_links(found, *counts, place=f"{path}, line {line}")
         _, source_index = assets.encode_source(pair[0])
         _, target_index = assets.encode_target(pair[1])
         table = spread_links(found, source_index, target_index)

@@ -17,10 +17,10 @@ from latentalign.translation.assets import VOCABULARY, TranslationAssets
 from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import Corpus, PairFilter, build_corpus, name_of, read_pairs, with_links
 from latentalign.translation.dataset import TranslationDataset
+from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.shards import read_shard, write_shard
-from latentalign.translation.tokenizer import count_words, learn_tokenizers
 from latentalign.translation.translate import Translator
 
 _SPLITS = ("train", "valid")
@@ -37,11 +37,19 @@ class PreparedCorpus:
 
 
 class PairsToEvaluate(EvaluationOptions):
-    """Two files of parallel text, line for line."""
+    """Two files of parallel text, line for line, or the first two columns of a table without a header line."""
 
-    source: Path
-    target: Path
+    source: Path | None = None
+    target: Path | None = None
+    table: Path | None = None
     batch_size: int = 64
+
+    @property
+    def files(self) -> PairFiles:
+        """Where the pairs are."""
+        if self.table is not None:
+            return PairFiles(table=str(self.table), source_column=1, target_column=2)
+        return PairFiles(source=str(self.source), target=str(self.target))
 
 
 class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
@@ -123,9 +131,23 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
 
     def dataset(self, assets: TranslationAssets, chosen: PairsToEvaluate) -> TranslationDataset:
         """Pairs to evaluate on: all of them but those with an empty side."""
-        files = PairFiles(source=str(chosen.source), target=str(chosen.target))
-        corpus = build_corpus(read_pairs(files), assets, keep=PairFilter(), name=name_of(files))
+        corpus = build_corpus(read_pairs(chosen.files), assets, keep=PairFilter(), name=name_of(chosen.files))
         return TranslationDataset(corpus, batch_size=chosen.batch_size)
+
+    def choose_data(self, **options: Any) -> EvaluationOptions:
+        """As every task does; besides, two files or one table are needed."""
+        if "table" in options and not options.keys().isdisjoint({"source", "target"}):
+            raise UserError("evaluate: expected either --source and --target or --table, received both")
+        missing = [f"--{name}" for name in ("source", "target") if name not in options]
+        if missing and "table" not in options and options.keys() <= set(PairsToEvaluate.model_fields):
+            raise UserError(
+                f"evaluate: the task {self.name!r} needs {', '.join(missing)} (or --table, with both in it)"
+            )
+        return super().choose_data(**options)
+
+    def pairs(self, chosen: PairsToEvaluate) -> Iterator[Pair]:
+        """The same pairs as text, also those with an empty side."""
+        return read_pairs(chosen.files)
 
     def translator(
         self,
@@ -152,14 +174,15 @@ TASK: Task = TranslationTask()
 
 
 def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> TranslationAssets:
-    source, target = count_words(_pairs(data, data.train))
+    source, target = count_words(_pairs(data, data.train), config=data.tokenizer)
     if not source or not target:
         raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
     tokenizers = learn_tokenizers(source, target, config=data.tokenizer)
     assets = TranslationAssets(*tokenizers, source_end=data.source_end)
     assets.save(folder)
+    kinds = " and ".join(dict.fromkeys(side.kind for side in data.tokenizer.sides))
     log(
-        f"tokenizer: {data.tokenizer.kind}, {len(assets.source)} source and {len(assets.target)} target pieces "
+        f"tokenizer: {kinds}, {len(assets.source)} source and {len(assets.target)} target pieces "
         f"from {len(source)} and {len(target)} different words"
     )
     return assets
@@ -207,6 +230,8 @@ def _check_settings(data: config.DataConfig, shards: Path) -> None:
     if not path.is_file():
         raise UserError(f"{path}: missing; expected a folder written by `latentalign prepare`")
     found, wanted = json.loads(path.read_text(encoding="utf-8")), _settings(data)
+    if isinstance(found.get("tokenizer"), dict):  # settings that are new since then have their defaults
+        found["tokenizer"] = {**config.TokenizerConfig().model_dump(mode="json"), **found["tokenizer"]}
     for key, value in wanted.items():
         if found.get(key) != value:
             raise UserError(

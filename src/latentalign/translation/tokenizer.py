@@ -1,24 +1,23 @@
 """Text to pieces and back, with the word every piece belongs to.
 
 A word is what stands between white space. Words are segmented one by one, so the map from pieces to words is
-exact whatever the pieces look like, and decoding gives back every word as it was.
+exact whatever the pieces look like, and decoding gives back every word as it was. Text whose pieces are characters
+(`characters.py`) has every character as a word of its own.
 """
 
-import io
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.translation.config import TokenizerConfig
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 NEVER = [PAD, START]  # what no sentence contains
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
-_SPACE_MARK = "\u2581"  # sentencepiece's own mark at the start of a word
-_ESCAPED_MARK = "\U0010fffd"  # the same character in the text; a private code point nobody uses
+SPACE_MARK = "\u2581"  # sentencepiece's own mark at the start of a word
+ESCAPED_MARK = "\U0010fffd"  # the same character in the text; a private code point nobody uses
 _LONGEST_CACHED = 64  # characters; what is longer is noise that does not come again
 
 
@@ -37,6 +36,15 @@ class Tokenizer(ABC):
     def __len__(self) -> int:
         return len(self.pieces)
 
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What `vocabulary.json` says of this tokenizer."""
+
+    def words(self, sentence: str) -> list[str]:
+        """What links join: the words of a sentence."""
+        return sentence.split()
+
     @abstractmethod
     def _segment(self, word: str) -> tuple[int, ...]:
         """The pieces of one word, at least one."""
@@ -53,15 +61,15 @@ class Tokenizer(ABC):
     def encode(self, sentence: str) -> list[int]:
         """The pieces of a sentence, without start and end marks."""
         ids: list[int] = []
-        for word in sentence.split():
+        for word in self.words(sentence):
             ids.extend(self._cache.get(word) or self.encode_word(word))
         return ids
 
     def encode_words(self, sentence: str) -> tuple[list[int], list[int]]:
-        """The pieces of a sentence and, for every piece, the index of its word in ``sentence.split()``."""
+        """The pieces of a sentence and, for every piece, the index of its word in ``words(sentence)``."""
         ids: list[int] = []
         words: list[int] = []
-        for index, word in enumerate(sentence.split()):
+        for index, word in enumerate(self.words(sentence)):
             found = self.encode_word(word)
             ids.extend(found)
             words.extend([index] * len(found))
@@ -81,7 +89,7 @@ class Tokenizer(ABC):
             group_of.append(len(groups) - 1)
         # bytes a model made up may spell white space or nothing at all: a word has neither
         texts = ["".join(group.decode("utf-8", errors="replace").split()) for group in groups]
-        texts = [text.replace(_ESCAPED_MARK, _SPACE_MARK) for text in texts]
+        texts = [text.replace(ESCAPED_MARK, SPACE_MARK) for text in texts]
         before = [0, *accumulate(bool(text) for text in texts)]  # words up to every group
         index_of = [before[group] if text else -1 for group, text in enumerate(texts)]
         words = [text for text in texts if text]
@@ -101,8 +109,8 @@ class WhitespaceTokenizer(Tokenizer):
         self._index = {word: number + len(SPECIALS) for number, word in enumerate(words)}
 
     @property
-    def words(self) -> list[str]:
-        return self.pieces[len(SPECIALS) :]
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "whitespace", "words": self.pieces[len(SPECIALS) :]}
 
     def _segment(self, word: str) -> tuple[int, ...]:
         return (self._index.get(word, UNKNOWN),)
@@ -133,12 +141,16 @@ class BpeTokenizer(Tokenizer):
         byte = [processor.is_byte(number) for number in self.kept]
         surfaces = [_surface(piece, is_byte) for piece, is_byte in zip(pieces, byte, strict=True)]
         surfaces[UNKNOWN] = "⁇".encode()
-        starts = [piece.startswith(_SPACE_MARK) and not b for piece, b in zip(pieces, byte, strict=True)]
+        starts = [piece.startswith(SPACE_MARK) and not b for piece, b in zip(pieces, byte, strict=True)]
         super().__init__(pieces, surfaces, starts)
         self._longest = max(len(piece) for piece in pieces)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "bpe", "pieces": self.kept}
+
     def _segment(self, word: str) -> tuple[int, ...]:
-        numbers = self._processor.encode(word.replace(_SPACE_MARK, _ESCAPED_MARK))
+        numbers = self._processor.encode(word.replace(SPACE_MARK, ESCAPED_MARK))
         result: list[int] = []
         for number in numbers:
             known = self._number.get(number)
@@ -166,90 +178,4 @@ class BpeTokenizer(Tokenizer):
 def _surface(piece: str, is_byte: bool) -> bytes:
     if is_byte:
         return bytes([int(piece[3:5], 16)])
-    return piece.removeprefix(_SPACE_MARK).encode()
-
-
-def count_words(pairs: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
-    """How often every word occurs on either side."""
-    source: Counter[str] = Counter()
-    target: Counter[str] = Counter()
-    for left, right in pairs:
-        source.update(left.split())
-        target.update(right.split())
-    return source, target
-
-
-def learn_tokenizers(
-    source: Counter[str], target: Counter[str], *, config: TokenizerConfig
-) -> tuple[Tokenizer, Tokenizer]:
-    """Learn the pieces of both languages from the counts of their words."""
-    if config.kind == "whitespace":
-        return _frequent_words(source, config), _frequent_words(target, config)
-    if config.joint:
-        model = _learn_bpe(source + target, config)
-        return _narrowed(model, source), _narrowed(model, target)
-    return _narrowed(_learn_bpe(source, config), source), _narrowed(_learn_bpe(target, config), target)
-
-
-def _frequent_words(counts: Counter[str], config: TokenizerConfig) -> Tokenizer:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.size]
-    return WhitespaceTokenizer([word for word, count in ordered if count >= config.minimum_count])
-
-
-def _learn_bpe(counts: Counter[str], config: TokenizerConfig) -> bytes:
-    import sentencepiece
-
-    writer = io.BytesIO()
-    # sorted, so that the same text in another order gives the same pieces; the longest "words" are noise that
-    # sentencepiece would refuse
-    lines = (
-        f"{word.replace(_SPACE_MARK, _ESCAPED_MARK)}\t{count}"
-        for word, count in sorted(counts.items())
-        if len(word) <= 1000
-    )
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines,
-            model_writer=writer,
-            input_format="tsv",
-            model_type="bpe",
-            vocab_size=config.size + (256 if config.byte_fallback else 0),
-            hard_vocab_limit=False,  # a small corpus has fewer pieces than asked for
-            normalization_rule_name="identity",
-            byte_fallback=config.byte_fallback,
-            character_coverage=config.character_coverage,
-            pad_id=PAD,
-            unk_id=UNKNOWN,
-            bos_id=START,
-            eos_id=END,
-            num_threads=1,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(
-            f"tokenizer: cannot learn {config.size} pieces from {len(counts)} different words "
-            f"({str(error).split('] ')[-1].strip()}); try another data.tokenizer.size"
-        ) from None
-    return writer.getvalue()
-
-
-def _narrowed(model: bytes, counts: Counter[str]) -> BpeTokenizer:
-    """Keep what this language needs: pieces it uses, every character, and bytes that can occur."""
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    kept = set(range(len(SPECIALS)))
-    for word in counts:
-        kept.update(processor.encode(word.replace(_SPACE_MARK, _ESCAPED_MARK)))
-    pieces = [processor.id_to_piece(number) for number in range(len(processor))]
-    characters = {piece for number, piece in enumerate(pieces) if len(piece) == 1 and number >= len(SPECIALS)}
-    for number, piece in enumerate(pieces):
-        if processor.is_byte(number):
-            value = int(piece[3:5], 16)
-            written = value < 0x80 and (chr(value) in characters or chr(value).isspace())
-            impossible = value in (0xC0, 0xC1) or value > 0xF4  # never in UTF-8
-            if not written and not impossible:
-                kept.add(number)
-        elif piece in characters:
-            kept.add(number)
-    return BpeTokenizer(model, sorted(kept))
+    return piece.removeprefix(SPACE_MARK).encode()

@@ -123,7 +123,11 @@ class Translator:
             for translation in translations:
                 words, index = self.assets.target.decode_words(translation.pieces)
                 target, target_index = [*translation.pieces, END], [*index, -1]
-                pairs.append(PairPieces(sentence.split(), words, source, source_index, target, target_index))
+                pairs.append(
+                    PairPieces(
+                        self.assets.source.words(sentence), words, source, source_index, target, target_index
+                    )
+                )
         aligned = iter(self.aligner.align_pieces(pairs, exact=self.links_by == "exact"))
         return [
             [Translation(t.text, t.score, t.log_prob, t.pieces, next(aligned)) for t in translations]
