@@ -97,8 +97,8 @@ def measure(name: str, folder: Path, data: Path, epochs: float) -> tuple[dict[st
 PAGE = """# What a chain does for the translator
 
 Multi30k de→en, {epochs:g} epochs, one seed, the sizes of `multi30k-de-en-marginal` (256 units). All rows share the
-first two epochs of soft attention and see the same batches; then soft goes on as it was, the others by the exact marginal
-(pruned at 0.005). Beam 10 on `test_2016_flickr`:
+first two epochs of soft attention and see the same batches; then soft goes on as it was, the others by the exact
+marginal (pruned at 0.005). Beam 10 on `test_2016_flickr`:
 
 {results}
 

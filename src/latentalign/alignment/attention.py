@@ -147,10 +147,7 @@ class LatentAttention(nn.Module):
             weights = weights * f.counted
         if self.inference_network is not None and posterior_scores is None and f.targets is not None:
             posterior_scores = self.inference_network(queries, memory, f.targets)
-        posterior = None
-        if posterior_scores is not None and self.posterior_distribution is not None:
-            posterior = self.posterior_distribution(posterior_scores, mask)
-            posterior = posterior.with_full_support(posterior_scores, mask)
+        posterior = self._posterior(posterior_scores, mask)
         problem = AlignmentProblem(prior, f, weights, posterior)
         if self.training:
             if targets is None:
@@ -167,6 +164,13 @@ class LatentAttention(nn.Module):
         log_probs, scores = self._predict(prior, f, generator)
         nll = None if scores is None else -_mean(scores, problem.weights)
         return AttentionOutput(prior.mean(), prior, posterior, nll, None, log_probs)
+
+    def _posterior(self, scores: Tensor | None, mask: Tensor | None) -> Latent | None:
+        """q by its scores, where there are any and the objective takes them."""
+        if scores is None or self.posterior_distribution is None:
+            return None
+        posterior: Latent = self.posterior_distribution(scores, mask)
+        return posterior.with_full_support(scores, mask)
 
     def _predict(
         self, prior: Latent, f: ContextLikelihood, generator: torch.Generator | None

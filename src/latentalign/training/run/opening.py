@@ -56,17 +56,7 @@ def open_run(
             if resume and folder.is_dir() and any(folder.iterdir()):
                 opened = _continue(recipe, folder, trial, world, log, stack)
             else:
-                prepared = begin(
-                    recipe,
-                    folder,
-                    overwrite=overwrite,
-                    trial=trial,
-                    log=log,
-                    world_size=world.size,
-                    stack=stack,
-                )
-                opened = Opened(prepared)
-                log.open(folder / "log.txt")
+                opened = _begin(recipe, folder, overwrite, trial, world, log, stack)
         except UserError as error:
             problem = error
         except OSError as error:
@@ -80,15 +70,37 @@ def open_run(
         told = TrainingStopped(word["problem"])
         told.is_told = True
         raise told
-    if opened is None:
-        checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
-        if not folder.is_dir():
-            raise UserError(
-                f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
-            )
-        prepared = stack.enter_context(prepare_again(recipe, folder, log))
-        opened = Opened(prepared, checkpoint, word["is_complete"])
-    return opened
+    return opened or _join(recipe, folder, word, world, log, stack)
+
+
+def _begin(
+    recipe: Recipe,
+    folder: Path,
+    overwrite: bool,
+    trial: Callable[[Any], None],
+    world: World,
+    log: RunLog,
+    stack: ExitStack,
+) -> Opened:
+    """A new run."""
+    prepared = begin(
+        recipe, folder, overwrite=overwrite, trial=trial, log=log, world_size=world.size, stack=stack
+    )
+    log.open(folder / "log.txt")
+    return Opened(prepared)
+
+
+def _join(
+    recipe: Recipe, folder: Path, word: dict[str, Any], world: World, log: RunLog, stack: ExitStack
+) -> Opened:
+    """The run that the first process has opened, for the others."""
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
+        )
+    prepared = stack.enter_context(prepare_again(recipe, folder, log))
+    checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
+    return Opened(prepared, checkpoint, word["is_complete"])
 
 
 def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
