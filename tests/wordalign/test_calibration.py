@@ -40,11 +40,22 @@ def test_a_neighbour_vouches_for_a_link_that_a_direction_cannot_have():
     """Target words 0 and 1 both belong to source word 0, but backward gives the source word one link."""
     forward = np.array([[0.98, 0.0], [0.98, 0.0], [0.0, 0.98]])
     backward = np.array([[0.98, 0.0], [0.0, 0.0], [0.0, 0.98]])
-    probs = Calibration().probs(forward, backward)
+    everywhere = np.ones((1, 3, 2), dtype=bool)
+    (probs,) = Calibration().probs(forward[None], backward[None], everywhere)
     assert probs[1, 0] > 0.9
     assert probs[1, 1] < 0.01
-    apart = Calibration().probs(forward[[0, 2, 1]], backward[[0, 2, 1]])
+    (apart,) = Calibration().probs(forward[None, [0, 2, 1]], backward[None, [0, 2, 1]], everywhere)
     assert apart[2, 0] == pytest.approx(0.49, abs=0.01)
+
+
+def test_padding_vouches_for_nothing():
+    chance = np.random.default_rng(2)
+    forward, backward = chance.random((2, 1, 3, 2))
+    curves = Calibration(CalibrationCurve(3.0, 0.1), CalibrationCurve(2.0, 0.2))
+    alone = curves.probs(forward, backward, np.ones((1, 3, 2), dtype=bool))
+    padded = [np.pad(side, ((0, 0), (0, 2), (0, 1))) for side in (forward, backward, np.ones((1, 3, 2)))]
+    found = curves.probs(padded[0], padded[1], padded[2].astype(bool))
+    np.testing.assert_allclose(found[:, :3, :2], alone)
 
 
 def test_the_mean_of_calibrations_is_weighted():

@@ -172,9 +172,13 @@ def test_posteriors_are_those_of_all_paths():
         }
         for direction in (0, 1)
     ]
-    found = {item.number: item for item in posteriors(Shard.of(pairs, known, SETTINGS), model)}
+    found = {
+        number: (batch.forward[inside], batch.backward[inside].T)
+        for batch in posteriors(Shard.of(pairs, known, SETTINGS), model)
+        for number, inside in batch.pairs()
+    }
     for number, pair in enumerate(pairs):
-        for direction, matrix in enumerate((found[number].forward, found[number].backward.T)):
+        for direction, matrix in enumerate(found[number]):
             given, predicted = pair[direction], pair[1 - direction]
             classes = [min(known[direction].index[word], SETTINGS.jump_classes - 1) for word in given]
             jump, end = jump_functions(model.jumps[direction].weights, classes, len(given))
@@ -271,6 +275,6 @@ def test_an_indexed_table_holds_every_pair_of_affixes():
     spelt = [words.spellings for words in table.words]
     for cut, level in zip(cuts(SETTINGS), indexed.affixes, strict=True):
         for n in range(len(table)):
-            example = level.example[level.of_pair[n]]
-            for side, place in ((0, table.source), (1, table.target)):
-                assert spelt[side][place[n]][cut] == spelt[side][place[example]][cut]
+            key = int(level.keys[level.of_pair[n]])
+            for side, place, affix in ((0, table.source, key >> 32), (1, table.target, key & 0xFFFFFFFF)):
+                assert known[side].affixes(cut).index[spelt[side][place[n]][cut]] == affix

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentalign.wordalign import cooccurrence
+from latentalign.wordalign import cooccurrence, counts
 from latentalign.wordalign.cooccurrence import index_cells
 from latentalign.wordalign.corpus import Sentences, make_batches
 from latentalign.wordalign.counts import SparseCounts, pair_keys
@@ -67,8 +67,9 @@ def test_a_pair_is_padded_the_same_whatever_the_others_are():
     assert shape([pair]) == shape([pair, (["a"] * 7, ["b"] * 4), (["a"], ["b"])]) == (4, 8)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.1, 3)), max_size=30))
-def test_sparse_counts_add_up(items):
+@pytest.mark.parametrize("chunk", [1 << 18, 2])
+@given(items=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.1, 3)), max_size=30))
+def test_sparse_counts_add_up(chunk, items):
     expected: dict[tuple[int, int], float] = {}
     for f, e, value in items:
         expected[f, e] = expected.get((f, e), 0.0) + value
@@ -79,19 +80,20 @@ def test_sparse_counts_add_up(items):
             np.array([item[k] for item in part], dtype=kind) for k, kind in enumerate((int, int, float))
         )
         parts.append(SparseCounts.collect(pair_keys(f, e), values))
-    total = SparseCounts.total(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "_CHUNK", chunk)
+        total = SparseCounts.total(parts)
     assert list(zip(total.sources.tolist(), total.targets.tolist(), strict=True)) == sorted(expected)
     assert total.values.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)], rel=1e-5)
-    asked = pair_keys(np.arange(6), np.arange(6)[::-1])
-    assert total.lookup(asked).tolist() == pytest.approx(
-        [expected.get((n, 5 - n), 0.0) for n in range(6)], rel=1e-5
-    )
+    for asked in ([(n, 5 - n) for n in range(6)], [(f, e) for f in range(7) for e in range(7)]):
+        found = total.lookup(pair_keys(*np.array(asked).T))
+        assert found.tolist() == pytest.approx([expected.get(pair, 0.0) for pair in asked], rel=1e-5)
 
 
 def test_the_smallest_counts_are_dropped_first():
-    counts = SparseCounts(np.arange(5), np.array([0.5, 0.01, 3.0, 0.2, 1.0], dtype=np.float32))
-    assert counts.pruned(least=0.1, most=9).keys.tolist() == [0, 2, 3, 4]
-    assert counts.pruned(least=0.1, most=2).keys.tolist() == [2, 4]
+    some = SparseCounts(np.arange(5), np.array([0.5, 0.01, 3.0, 0.2, 1.0], dtype=np.float32))
+    assert some.pruned(least=0.1, most=9).keys.tolist() == [0, 2, 3, 4]
+    assert some.pruned(least=0.1, most=2).keys.tolist() == [2, 4]
 
 
 words = st.text(alphabet="aäbckzéß1", min_size=1, max_size=30)

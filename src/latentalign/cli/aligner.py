@@ -1,5 +1,6 @@
 """`latentalign align` without a run: learn an aligner from the pairs, or use one that was saved."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -59,8 +60,12 @@ class Request:
         check_threshold(self.threshold)
         if self.null is not None and not 0.0 < self.null < 1.0:
             raise UserError(f"--null: expected a probability above 0 and below 1, got {self.null:g}")
-        if self.processes < 1:
-            raise UserError(f"--processes: expected at least 1, got {self.processes}")
+        most = 4 * (os.cpu_count() or 1)  # more only wait for each other, and each takes its memory
+        if not 1 <= self.processes <= most:
+            raise UserError(
+                f"--processes: expected 1 to {most} (this machine has {os.cpu_count() or 1} processors), "
+                f"got {self.processes}"
+            )
         if self.aligner is None and (self.update or self.merge is not None):
             raise UserError("--update and --merge go on from a saved aligner; name its folder first")
         if self.update and self.merge is not None:

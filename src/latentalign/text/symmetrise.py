@@ -84,14 +84,15 @@ def decode_links(probs: np.ndarray, *, threshold: float | None = None) -> dict[L
     threshold: every link of at least that probability.
     """
     if threshold is not None:
-        found = np.argwhere(probs >= threshold)
+        rows, columns = np.nonzero(probs >= threshold)
     elif probs.size:
-        best = probs.argmax(axis=1)
-        linked = probs.max(axis=1) >= 1.0 - probs.sum(axis=1)
-        found = np.stack([np.arange(len(probs)), best], axis=1)[linked]
+        rows = np.flatnonzero(probs.max(axis=1) >= 1.0 - probs.sum(axis=1))
+        columns = probs.argmax(axis=1)[rows]
     else:
-        found = np.empty((0, 2), dtype=int)
-    return {(int(i), int(j)): float(probs[j, i]) for j, i in found}
+        return {}
+    return dict(
+        zip(zip(columns.tolist(), rows.tolist(), strict=True), probs[rows, columns].tolist(), strict=True)
+    )
 
 
 def symmetrise(

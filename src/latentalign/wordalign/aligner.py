@@ -18,7 +18,7 @@ from latentalign.wordalign.calibration import Calibration
 from latentalign.wordalign.counts import Counts
 from latentalign.wordalign.decoding import PairPosteriors
 from latentalign.wordalign.expectation import Shard, schedule
-from latentalign.wordalign.inference import Posteriors, posteriors
+from latentalign.wordalign.inference import BatchPosteriors, posteriors
 from latentalign.wordalign.learning import InOneProcess, Report, Work, learn
 from latentalign.wordalign.model import Model, Vocabularies, pruned_total
 from latentalign.wordalign.renumbering import joined, renumbered
@@ -124,7 +124,9 @@ class Aligner:
     def calibrated(self, lines: Sequence[tuple[Line, Line]]) -> "Aligner":
         """The same aligner, with probabilities and a threshold fitted to its posteriors of these pairs."""
         shard = self._shard(lines)
-        fitted = Calibration.fit((found.forward, found.backward) for found in posteriors(shard, self.model))
+        fitted = Calibration.fit(
+            (found.forward, found.backward, found.inside) for found in posteriors(shard, self.model)
+        )
         return replace(self, calibration=fitted)
 
     # --- aligning ---
@@ -139,32 +141,34 @@ class Aligner:
         lines = [self._lines(pair) for pair in pairs]
         longest = [max(len(source.units), len(target.units)) for source, target in lines]
         fitting = [n for n, length in enumerate(longest) if length <= self.settings.longest]
-        results = [_without_links(pair, skipped=n not in set(fitting)) for n, pair in enumerate(lines)]
+        found: dict[int, PairPosteriors] = {}
         # pairs of more words than a shard holds are worked on by themselves
         for part in _parts(lines, fitting, self.settings.shard_cells):
-            shard = self._shard([lines[n] for n in part])
-            for found in posteriors(shard, self.model):
-                number = part[found.number]
-                unknown = sum(
-                    unit not in index
-                    for line, index in zip(lines[number], self.known_words, strict=True)
-                    for unit in line.units
-                )
-                results[number] = self._aligned(lines[number], found, unknown)
-        return results
+            for batch in posteriors(self._shard([lines[n] for n in part]), self.model):
+                found.update(self._aligned(lines, part, batch))
+        return [
+            found.get(n) or _without_links(pair, skipped=longest[n] > self.settings.longest)
+            for n, pair in enumerate(lines)
+        ]
 
-    def _aligned(self, pair: tuple[Line, Line], found: Posteriors, unknown: int) -> PairPosteriors:
-        forward, backward = (_by_words(matrix, pair) for matrix in (found.forward, found.backward))
-        return PairPosteriors(
-            pair[0].words,
-            pair[1].words,
-            forward,
-            backward,
-            self.calibration.probs(forward, backward),
-            self.calibration.threshold,
-            found.score,
-            unknown,
-        )
+    def _aligned(
+        self, lines: Sequence[tuple[Line, Line]], part: Sequence[int], found: BatchPosteriors
+    ) -> Iterator[tuple[int, PairPosteriors]]:
+        """The pairs of a batch by their numbers in the window."""
+        probs = self.calibration.probs(found.forward, found.backward, found.inside)
+        for row, (place, inside) in enumerate(found.pairs()):
+            source, target = pair = lines[part[place]]
+            result = PairPosteriors(
+                source.words,
+                target.words,
+                _by_words(found.forward[inside], pair),
+                _by_words(found.backward[inside], pair),
+                _by_words(probs[inside], pair),
+                self.calibration.threshold,
+                float(found.scores[row]),
+                int(found.unknown[row]),
+            )
+            yield part[place], result
 
     @property
     def known_words(self) -> tuple[Mapping[str, int], Mapping[str, int]]:

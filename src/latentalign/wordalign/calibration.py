@@ -69,23 +69,23 @@ class Calibration:
     backward: CalibrationCurve = CalibrationCurve()
     threshold: float = 0.5
 
-    def probs(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-        """The probability of each link [T,S], from the posteriors of both directions."""
-        one, other = self.forward(forward), self.backward(backward)
+    def probs(self, forward: np.ndarray, backward: np.ndarray, inside: np.ndarray) -> np.ndarray:
+        """The probability of each link from the posteriors of both directions [B,T,S]; `inside` is False at padding."""
+        one, other = self.forward(forward) * inside, self.backward(backward) * inside
         # a source word has one link in `backward`: the target word beside it may belong to the same source word
-        vouched = one * _beside(other), other * _beside(one.T).T
+        vouched = one * _beside(other), other * _beside(one.swapaxes(1, 2)).swapaxes(1, 2)
         return np.asarray(1 - ((1 - one) * (1 - vouched[1]) + (1 - other) * (1 - vouched[0])) / 2)
 
     @classmethod
-    def fit(cls, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> "Calibration":
-        """From posteriors of both directions, matrix by matrix."""
-        matrices = list(pairs)
-        cells = [np.stack([side.ravel() for side in both]) for both in matrices]
+    def fit(cls, batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Calibration":
+        """From posteriors of both directions and what is no padding, batch by batch."""
+        matrices = list(batches)
+        cells = [np.stack([forward[inside], backward[inside]]) for forward, backward, inside in matrices]
         if not cells:
             return cls()
         forward, backward = np.concatenate(cells, axis=1).astype(np.float64)
         curves = cls(CalibrationCurve.fit(forward, backward), CalibrationCurve.fit(backward, forward))
-        probs = np.concatenate([curves.probs(*both).ravel() for both in matrices])
+        probs = np.concatenate([curves.probs(*batch)[batch[-1]] for batch in matrices])
         return cls(curves.forward, curves.backward, best_threshold(probs[probs > _LEAST]))
 
     @classmethod
@@ -104,10 +104,10 @@ class Calibration:
 
 
 def _beside(probs: np.ndarray) -> np.ndarray:
-    """The greater of the entries in the row before and the row after."""
+    """The greater of the entries in the row before and the row after [B,T,S]."""
     beside = np.zeros_like(probs)
-    beside[1:] = probs[:-1]
-    beside[:-1] = np.maximum(beside[:-1], probs[1:])
+    beside[:, 1:] = probs[:, :-1]
+    np.maximum(beside[:, :-1], probs[:, 1:], out=beside[:, :-1])
     return beside
 
 

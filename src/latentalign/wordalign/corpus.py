@@ -9,7 +9,8 @@ from torch import Tensor
 
 from latentalign.wordalign.vocabulary import WordList, Words, WordVocabulary
 
-_GRAIN = 4  # lengths are padded to multiples of this
+_FINE, _COARSE = 4, 8  # lengths are padded to multiples of these
+_SHORT = 16  # up to here to those of the first: coarser steps make larger batches, and longer rows lose less by them
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def make_batches(source: Sentences, target: Sentences, *, cells: int = 100_000) 
     A pair with an empty side is in no batch.
     """
     lengths = np.stack([source.lengths, target.lengths])
-    padded = -(-lengths // _GRAIN) * _GRAIN
+    grain = np.where(lengths <= _SHORT, _FINE, _COARSE)
+    padded = -(-lengths // grain) * grain
     real = np.flatnonzero(lengths.min(axis=0) > 0)
     order = real[np.lexsort((padded[1, real], padded[0, real]))]
     batches: list[SentenceBatch] = []

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_CHUNK = 1 << 18  # counts of the largest part added up at a time
 Two = tuple[np.ndarray, np.ndarray]  # of the directions target given source, source given target
 
 
@@ -36,10 +37,26 @@ class SparseCounts:
 
     @classmethod
     def total(cls, parts: Sequence["SparseCounts"]) -> "SparseCounts":
+        """The sum of counts, a range of keys at a time: memory holds little beside parts and sum."""
         if len(parts) == 1:
             return parts[0]
-        return cls.collect(
-            np.concatenate([part.keys for part in parts]), np.concatenate([part.values for part in parts])
+        largest = max(parts, key=len).keys
+        limits = largest[_CHUNK::_CHUNK]
+        places = [[0, *np.searchsorted(part.keys, limits).tolist(), len(part)] for part in parts]
+        sums = []
+        for number in range(len(limits) + 1):
+            inside = [
+                part.part(slice(place[number], place[number + 1]))
+                for part, place in zip(parts, places, strict=True)
+            ]
+            sums.append(
+                cls.collect(
+                    np.concatenate([part.keys for part in inside]),
+                    np.concatenate([part.values for part in inside]),
+                )
+            )
+        return cls(
+            np.concatenate([part.keys for part in sums]), np.concatenate([part.values for part in sums])
         )
 
     def __len__(self) -> int:
@@ -57,11 +74,20 @@ class SparseCounts:
         return SparseCounts(self.keys[which], self.values[which])
 
     def lookup(self, keys: np.ndarray) -> np.ndarray:
-        """The counts of these pairs; 0 where there are none."""
-        if not len(self.keys):
-            return np.zeros(len(keys), np.float32)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, self.values[place], np.float32(0.0))
+        """The counts of these pairs, distinct and ascending; 0 where there are none."""
+        found = np.zeros(len(keys), np.float32)
+        if not len(keys) or not len(self.keys):
+            return found
+        # the fewer are looked up among the more
+        if len(self.keys) < len(keys):
+            place = np.minimum(np.searchsorted(keys, self.keys), len(keys) - 1)
+            known = keys[place] == self.keys
+            found[place[known]] = self.values[known]
+        else:
+            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            known = self.keys[place] == keys
+            found[known] = self.values[place[known]]
+        return found
 
     def pruned(self, *, least: float, most: int) -> "SparseCounts":
         """Without counts below `least`, and without the smallest where more than `most` are left."""

@@ -46,11 +46,9 @@ def _mean(pair: PairPosteriors, threshold: float | None) -> set[Link] | frozense
     """
     if threshold is not None:
         return set(decode_links(pair.probs, threshold=threshold))
-    strong, weak = (
-        frozenset(decode_links(pair.probs, threshold=limit))
-        for limit in (pair.threshold, _WEAK * pair.threshold)
-    )
-    return grow_diag_final_and(strong, weak)
+    weak = decode_links(pair.probs, threshold=_WEAK * pair.threshold)
+    strong = frozenset(link for link, probability in weak.items() if probability >= pair.threshold)
+    return strong if len(strong) == len(weak) else grow_diag_final_and(strong, frozenset(weak))
 
 
 def _forward(pair: PairPosteriors, threshold: float | None) -> set[Link]:

@@ -7,42 +7,57 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.corpus import SentenceBatch, Sentences
+from latentalign.wordalign.corpus import SentenceBatch
 from latentalign.wordalign.expectation import LoadedShard, Shard, chain_counts
 from latentalign.wordalign.model import Model
+from latentalign.wordalign.vocabulary import WordList
 
 
 @dataclass(frozen=True)
-class Posteriors:
-    """Of one pair: matrices [target units, source units], and the pair's score."""
+class BatchPosteriors:
+    """Of a batch of pairs: matrices [B, target units, source units], 0 beyond the ends of a pair."""
 
-    number: int  # which pair of the shard
+    batch: SentenceBatch
     forward: np.ndarray
     backward: np.ndarray
-    score: float
+    scores: np.ndarray  # [B] how much better than chance the sides explain each other, per word
+    unknown: np.ndarray  # [B] units that were never seen
+
+    @property
+    def inside(self) -> np.ndarray:
+        """[B,T,S] bool: True for the units of a pair."""
+        batch = self.batch
+        return ((batch.target >= 0)[:, :, None] & (batch.source >= 0)[:, None]).numpy()
+
+    def pairs(self) -> Iterator[tuple[int, tuple[int, slice, slice]]]:
+        """The number of every pair, and where it lies in the matrices."""
+        lengths = zip(self.batch.target_lengths.tolist(), self.batch.source_lengths.tolist(), strict=True)
+        for row, (number, (steps, positions)) in enumerate(
+            zip(self.batch.numbers.tolist(), lengths, strict=True)
+        ):
+            yield number, (row, slice(steps), slice(positions))
 
 
-def posteriors(shard: Shard, model: Model) -> Iterator[Posteriors]:
+def posteriors(shard: Shard, model: Model) -> Iterator[BatchPosteriors]:
     """Of every pair with words on both sides, batch by batch."""
     loaded = LoadedShard(shard, model)
-    chance = _log_frequency(shard.source), _log_frequency(shard.target)
+    source, target = shard.source.words, shard.target.words
+    chance = _log_frequency(source), _log_frequency(target)
     for batch in shard.batches:
         forward, backward = (chain_counts(model, side)[0] for side in loaded.directions(batch))
         likelihood = forward.log_evidence.double() + backward.log_evidence.double()
         gain = likelihood - chance[0][batch.source].sum(1) - chance[1][batch.target].sum(1)
-        score = gain / (batch.source_lengths + batch.target_lengths)
-        yield from _rows(batch, forward.positions, backward.positions.transpose(1, 2), score)
+        yield BatchPosteriors(
+            batch,
+            forward.positions.numpy(),
+            backward.positions.transpose(1, 2).numpy(),
+            (gain / (batch.source_lengths + batch.target_lengths)).numpy(),
+            ((batch.source >= len(source.known)).sum(1) + (batch.target >= len(target.known)).sum(1)).numpy(),
+        )
 
 
-def _rows(batch: SentenceBatch, forward: Tensor, backward: Tensor, score: Tensor) -> Iterator[Posteriors]:
-    for row, number in enumerate(batch.numbers.tolist()):
-        inside = (row, slice(int(batch.target_lengths[row])), slice(int(batch.source_lengths[row])))
-        yield Posteriors(number, forward[inside].numpy(), backward[inside].numpy(), float(score[row]))
-
-
-def _log_frequency(sentences: Sentences) -> Tensor:
+def _log_frequency(words: WordList) -> Tensor:
     """log p(word) by frequency alone [n+1]; 0 for padding. A new word is as if seen half a time."""
-    words = sentences.words
     counts = np.maximum(words.pick(words.vocabulary.counts), 0.5)
     total = max(1, words.vocabulary.counts.sum())
     return torch.from_numpy(np.append(np.log(counts / total), 0.0))

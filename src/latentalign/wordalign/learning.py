@@ -6,7 +6,7 @@ from typing import Protocol
 
 from latentalign.wordalign.counts import Counts
 from latentalign.wordalign.expectation import Round, Shard, expected_counts
-from latentalign.wordalign.lexicon import mean
+from latentalign.wordalign.lexicon import Estimate, exp_digamma, mean
 from latentalign.wordalign.model import Model, Vocabularies, no_counts, pruned_total
 from latentalign.wordalign.settings import Settings
 
@@ -67,12 +67,8 @@ def learn(
 
     `before` are counts of what was learnt earlier: they are part of every estimate.
     """
-    model = (
-        Model.of(no_counts(vocabularies, settings), vocabularies, settings, mean)
-        if before is None
-        else Model.of(before, vocabularies, settings)
-    )
     counts = before or no_counts(vocabularies, settings)
+    estimate: Estimate = mean if before is None else exp_digamma
     history: list[float] = []
     total = len(work) * len(rounds)
     report(LearningStep(0, total, "begin", None))
@@ -83,8 +79,10 @@ def learn(
                 yield part
                 report(LearningStep(done, total, step.name, history[-1] if history else None))
 
-        new = pruned_total(counted(work.expect(model, step)), settings)
+        # no name for the model: memory holds one at a time
+        parts = work.expect(Model.of(counts, vocabularies, settings, estimate), step)
+        new = pruned_total(counted(parts), settings)
         history.append(new.log_likelihood / max(1, new.words))
         counts = new if before is None else pruned_total([before, new], settings)
-        model = Model.of(counts, vocabularies, settings, step.estimate)
+        estimate = step.estimate
     return counts, history

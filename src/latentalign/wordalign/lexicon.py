@@ -63,18 +63,13 @@ class AffixPairs:
     """The pairs of affixes that the pairs of a table have by one cut."""
 
     of_pair: np.ndarray  # [N] int32: the pair of affixes of every pair of words
-    example: np.ndarray  # [number of pairs of affixes] int32: a pair of words with these affixes
+    keys: np.ndarray  # [number of pairs of affixes] int64, ascending
 
     @classmethod
     def of(cls, table: PairTable, cut: Cut) -> "AffixPairs":
-        _, example, of_pair = np.unique(_affix_keys(table, cut), return_index=True, return_inverse=True)
-        return cls(of_pair.astype(np.int32), example.astype(np.int32))
-
-
-def _affix_keys(table: PairTable, cut: Cut, pairs: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """The keys of the pairs of affixes of some pairs of words."""
-    source, target = (words.affixes(cut) for words in table.words)
-    return pair_keys(source[table.source[pairs]], target[table.target[pairs]])
+        source, target = (words.affixes(cut) for words in table.words)
+        keys, of_pair = np.unique(pair_keys(source[table.source], target[table.target]), return_inverse=True)
+        return cls(of_pair.astype(np.int32), keys)
 
 
 def affix_totals(
@@ -138,7 +133,7 @@ class Lexicon:
         words = table.words if self.forward else table.words[::-1]
         a = torch.from_numpy(counts).float() + settings.alpha
         for (cut, probs), pairs in zip(self.affixes, indexed.affixes, strict=True):
-            weights = torch.from_numpy(probs.lookup(_affix_keys(table, cut, pairs.example)))
+            weights = torch.from_numpy(probs.lookup(pairs.keys))
             shares = torch.from_numpy(settings.affix_weight * words[1].shares(cut)).float()
             spread = weights.index_select(0, torch.from_numpy(pairs.of_pair))
             a += spread.mul_(shares.index_select(0, torch.from_numpy(predicted)))

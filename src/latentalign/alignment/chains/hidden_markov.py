@@ -117,23 +117,24 @@ def _forward(tables: _Tables) -> tuple[Tensor, Tensor, Tensor]:
     count, batch, positions = tables.f.shape
     memory = tables.f.new_zeros(count + 1, batch, positions + 1)
     memory[0, :, 0] = 1.0
-    real, scale = torch.empty_like(tables.f), tables.f.new_ones(count, batch)
+    real, scale = torch.empty_like(tables.f), tables.f.new_empty(count, batch)
     tiny = torch.finfo(tables.f.dtype).tiny
     full = tables.steps.all(dim=1).tolist()
-    for t in range(count):
-        before, after = memory[t], memory[t + 1]
-        now = torch.bmm(before[:, None], tables.moves)[:, 0].mul_(tables.f[t])
-        torch.mul(before, tables.nowhere[t, :, None], out=after)
-        after[:, 1:] += now
-        total = after.sum(dim=-1, keepdim=True).clamp_min_(tiny)
+    # views by step, made once: a step is then little more than its arithmetic
+    states, tails = memory[:, :, None].unbind(), memory[1:, :, None, 1:].unbind()
+    sums, nowhere = scale[..., None, None].unbind(), tables.nowhere[..., None, None].unbind()
+    for t, (now, f) in enumerate(zip(real[:, :, None].unbind(), tables.f[:, :, None].unbind(), strict=True)):
+        before, after, total = states[t], states[t + 1], sums[t]  # [B,1,1+S] twice, [B,1,1]
+        torch.bmm(before, tables.moves, out=now).mul_(f)
+        torch.mul(before, nowhere[t], out=after)
+        tails[t].add_(now)
+        torch.sum(after, dim=-1, keepdim=True, out=total).clamp_min_(tiny)
         if not full[t]:
-            padding = ~tables.steps[t, :, None]
+            padding = ~tables.steps[t, :, None, None]
             total.masked_fill_(padding, 1.0)
             torch.where(padding, before, after, out=after)
         after.div_(total)
-        torch.div(now, total, out=real[t])
-        scale[t] = total[:, 0]
-    return memory, real, scale
+    return memory, real.div_(scale[..., None]), scale
 
 
 def _backward(tables: _Tables, scale: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,12 +142,17 @@ def _backward(tables: _Tables, scale: Tensor, last: Tensor) -> tuple[Tensor, Ten
     count, batch, positions = tables.f.shape
     onward = tables.f.new_empty(count, batch, positions + 1)
     worth = tables.f / scale[..., None]
-    nowhere = (tables.nowhere / scale)[..., None]
     back = tables.moves.transpose(1, 2)  # [B,S,1+S]
     full = tables.steps.all(dim=1).tolist()
+    states, tails = onward[:, :, None].unbind(), onward[:, :, None, 1:].unbind()
+    moves, nowhere = worth[:, :, None].unbind(), (tables.nowhere / scale)[..., None, None].unbind()
+    onward[-1:] = last
     for t in reversed(range(count)):
-        onward[t] = last
-        now = worth[t].mul_(last[:, 1:])
-        before = torch.mul(last, nowhere[t]).add_(torch.bmm(now[:, None], back)[:, 0])
-        last = before if full[t] else torch.where(tables.steps[t, :, None], before, last)
+        now = moves[t].mul_(tails[t])
+        if t == 0:
+            break
+        after, before = states[t], states[t - 1]
+        torch.bmm(now, back, out=before).addcmul_(after, nowhere[t])
+        if not full[t]:
+            torch.where(tables.steps[t, :, None, None], before, after, out=before)
     return onward, worth
