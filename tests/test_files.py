@@ -13,6 +13,7 @@ from latentalign.errors import UserError, explain_os_error, one_line
 from latentalign.files import (
     open_atomic,
     read_arriving,
+    read_json,
     read_lines,
     require_distinct,
     require_file,
@@ -222,3 +223,25 @@ def test_every_error_of_the_system_has_words(number):
     told = explain_os_error(OSError(number, os.strerror(number), "here"))
     assert told.startswith("here: ")
     assert len(told) > 10
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_other_encodings_are_named_by_their_mark(tmp_path, encoding):
+    path = tmp_path / "text"
+    path.write_bytes(("\ufeff" * encoding.endswith("-be") + "Mädchen\n").encode(encoding))
+    with pytest.raises(UserError, match=f"found {encoding.upper()[:6]} .*iconv"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "9" * 6000, "{", "\udcff", ""])
+def test_what_is_no_json_is_named(tmp_path, content):
+    path = tmp_path / "file"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError, match="damaged; expected a list"):
+        read_json(path, "a list")
+
+
+def test_json_is_read_from_files_only(kinds):
+    for name in ("folder", "pipe"):
+        with pytest.raises(UserError, match=f"is a {name}"):
+            read_json(kinds / name)

@@ -19,6 +19,12 @@ from latentalign.errors import UserError
 
 SENTENCES = "a text file with one sentence a line"
 _MARK = "\ufeff"  # the byte order mark that some editors put before a text; it is no part of the first word
+_OTHER_MARKS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "is a folder"),
     (stat.S_ISFIFO, "is a pipe"),
@@ -121,11 +127,23 @@ def decode_line(line: bytes, number: int, place: str) -> str:
     try:
         text = line.decode("utf-8").rstrip("\n").rstrip("\r")
     except UnicodeDecodeError as error:
+        if number == 1:
+            refuse_other_encodings(line, place)
         raise UserError(
             f"{place}, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x} "
             f"at column {error.start + 1}; convert it, for example with iconv -t utf-8"
         ) from None
-    return text.removeprefix(_MARK) if number == 1 else text
+    return text.lstrip(_MARK) if number == 1 else text
+
+
+def refuse_other_encodings(content: bytes, place: str) -> None:
+    """Name UTF-16 and UTF-32 by the byte order mark that a text in them begins with."""
+    for mark, name in _OTHER_MARKS:
+        if content.startswith(mark):
+            raise UserError(
+                f"{place}: expected UTF-8 text, found {name} (by its byte order mark); "
+                f"convert it, for example with iconv -f {name} -t UTF-8"
+            )
 
 
 def read_arriving(descriptor: int, most: int, place: str = "standard input") -> Iterator[list[str]]:
@@ -157,6 +175,14 @@ def read_arriving(descriptor: int, most: int, place: str = "standard input") -> 
 
 def _is_readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def read_json(path: str | Path, expected: str = "a JSON file") -> Any:
+    """The value of a JSON file; what is no file, or no JSON, is refused by its name."""
+    try:
+        return json.loads(require_file(path, expected).read_bytes())
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: damaged; expected {expected}") from None
 
 
 def _open_bytes(path: Path) -> BinaryIO:
@@ -236,6 +262,35 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
     """Write a file whole or not at all."""
     with open_atomic(path, "wb" if isinstance(data, bytes) else "w") as stream:
         stream.write(data)
+
+
+def discard(old: Path, new: Path, is_ours: Callable[[Path], bool], *, last: str) -> None:
+    """Remove a folder in whose place `new` is; what is not ours moves into that, under a free name.
+
+    `last` names the file by which the folder is recognised: whoever is killed here leaves it recognisable.
+    """
+    for path in sorted(old.rglob("*"), reverse=True):  # what is inside comes before its folder
+        name = path.relative_to(old)
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif is_ours(name):
+            if str(name) != last:
+                path.unlink()
+        else:
+            kept = _free_name(new / name)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(path, kept)
+    (old / last).unlink(missing_ok=True)
+    if old.is_dir():
+        old.rmdir()
+
+
+def _free_name(path: Path) -> Path:
+    number, free = 1, path
+    while free.exists() or free.is_symlink():
+        number, free = number + 1, path.with_name(f"{path.name}.kept-{number}")
+    return free
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

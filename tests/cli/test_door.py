@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from latentalign.cli import COMMANDS, door
 from latentalign.errors import UserError
@@ -264,6 +266,40 @@ def test_a_byte_order_mark_changes_no_translation(run, tmp_path):
     expected = latentalign("translate", run, *FAST, "-i", plain, "--scores").stdout
     assert latentalign("translate", run, *FAST, "-i", marked, "--scores").stdout == expected
     assert latentalign("translate", run, *FAST, "--scores", stdin=marked.read_bytes()).stdout == expected
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        ("--length-penalty", "-1e308"),
+        ("--length-penalty", "11"),
+        ("--eos-penalty", "1e308"),
+        ("--eos-penalty", "101"),
+    ],
+)
+def test_penalties_that_overflow_are_refused(run, penalty):
+    """They rank nothing: there would be fewer lines than were read."""
+    assert_mistake(latentalign("translate", run, *FAST, *penalty, stdin="ja\n"), "penalty: expected")
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [("--length-penalty", "-10"), ("--length-penalty", "10"), ("--eos-penalty", "100")],
+)
+def test_there_are_as_many_lines_as_were_read(run, penalty):
+    found = latentalign("translate", run, *FAST, *penalty, stdin="ja\n\nein Hund\n")
+    assert (found.code, found.stdout.count("\n")) == (0, 3)
+
+
+def test_weights_so_large_that_nothing_is_finite_are_told(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    large = {
+        name: torch.full_like(tensor, 3e38) for name, tensor in load_file(copy / "model.safetensors").items()
+    }
+    save_file(large, copy / "model.safetensors")
+    found = latentalign("translate", copy, *FAST, stdin="ja\n")
+    assert_mistake(found, "not finite")
 
 
 def test_memory_that_is_not_there_is_a_line(capsys):

@@ -100,6 +100,26 @@ def test_saving_again_replaces_an_aligner_and_nothing_else(aligner, tmp_path):
     assert (tmp_path / "other" / "thesis.tex").is_file()
 
 
+def test_saving_again_keeps_foreign_files_and_links(aligner, tmp_path):
+    aligner.save(tmp_path / "saved")
+    (tmp_path / "saved" / "notes").mkdir()
+    (tmp_path / "saved" / "notes" / "thesis.tex").write_text("years of work")
+    (tmp_path / "link").symlink_to("saved")
+    aligner.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "saved" / "notes" / "thesis.tex").read_text() == "years of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "saved"]
+    same(aligner, Aligner.load(tmp_path / "saved"), atol=0.0, rtol=0.0)
+
+
+def test_a_folder_that_only_says_that_it_is_an_aligner_is_left_alone(aligner, tmp_path):
+    (tmp_path / "config.yaml").write_text("kind: aligner\n")
+    (tmp_path / "source.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not an aligner"):
+        aligner.save(tmp_path)
+    assert (tmp_path / "source.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "source.txt", "target.txt"])
 def test_a_damaged_aligner_is_refused(aligner, tmp_path, name):
     folder = tmp_path / "saved"

@@ -9,7 +9,7 @@ class ShapeError(ValueError):
     """A tensor whose shape does not fit its neighbours."""
 
 
-class NonFiniteError(ValueError):
+class NonFiniteError(ValueError, ArithmeticError):
     """A tensor with NaN or infinite values where numbers are needed."""
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import read_json, write_atomic
 from latentalign.gaussian.digits import Digits, load_digits
 from latentalign.gaussian.model import DigitModel
 from latentalign.task import EvaluationOptions, Log, Task
@@ -96,7 +96,7 @@ class GaussianTask(Task):
 
     def load_assets(self, folder: Path) -> GaussianAssets:
         try:
-            return GaussianAssets(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+            return GaussianAssets(**read_json(folder / FILE, "the split of the digits; copy the run again"))
         except (ValueError, TypeError):
             raise UserError(
                 f"{folder / FILE}: damaged; expected the split of the digits, copy the run again"

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from latentalign.inspector.limits import INFERENCE_PATTERN
+from latentalign.translation.search import LARGEST_EOS_PENALTY, LARGEST_LENGTH_PENALTY
 
 
 def _is_text(value: str) -> str:
@@ -51,8 +52,8 @@ class TranslateRequest(_Request):
     n_best: Annotated[int, Field(ge=1, description="At most the beam size.")] = 1
     inference: Inference = None
     alignments: Annotated[bool, Field(description="Also links of the output words.")] = True
-    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
-    eos_penalty: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.5
+    length_penalty: Annotated[float, Field(ge=0, le=LARGEST_LENGTH_PENALTY, allow_inf_nan=False)] = 1.0
+    eos_penalty: Annotated[float, Field(ge=0, le=LARGEST_EOS_PENALTY, allow_inf_nan=False)] = 0.5
     max_length_factor: Annotated[float, Field(gt=0, le=4, allow_inf_nan=False)] = 2.0
     seed: Seed = 0
 

@@ -12,7 +12,7 @@ import torch
 
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
-from latentalign.files import open_atomic, write_atomic
+from latentalign.files import open_atomic, read_json, write_atomic
 from latentalign.memory.answering import answer_question
 from latentalign.memory.config import MemoryDataConfig, MemoryModelConfig
 from latentalign.memory.dataset import StoryDataset
@@ -50,7 +50,7 @@ class MemoryAssets:
     @classmethod
     def load(cls, folder: Path) -> "MemoryAssets":
         try:
-            data = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            data = read_json(folder / FILE, "the vocabulary of the run; copy its folder again")
             return cls(**{**data, "words": tuple(data["words"]), "answers": tuple(data["answers"])})
         except (ValueError, KeyError, TypeError):
             raise UserError(

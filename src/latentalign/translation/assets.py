@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import read_json, require_file, write_atomic
 from latentalign.translation.characters import CharacterTokenizer
 from latentalign.translation.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
 
@@ -47,16 +47,19 @@ class TranslationAssets:
                 write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)
         write_atomic(folder / VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
 
+    def files(self, folder: Path) -> list[Path]:
+        """Where `save` put the tokenizers."""
+        models = [folder / name for name in (_JOINT, *_SEPARATE.values())]
+        return [folder / VOCABULARY, *(path for path in models if path.is_file())]
+
     @classmethod
     def load(cls, folder: Path) -> "TranslationAssets":
         """Read the tokenizers of a run folder."""
         path = folder / VOCABULARY
         try:
-            described = json.loads(path.read_text(encoding="utf-8"))
+            described = read_json(path, "the vocabulary that training wrote")
             sides = {name: _load_side(folder, name, described[name]) for name in ("source", "target")}
             return cls(sides["source"], sides["target"], source_end=bool(described["source_end"]))
-        except FileNotFoundError as error:
-            raise UserError(f"{error.filename}: missing; expected the folder of a translation run") from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
 
@@ -71,7 +74,9 @@ def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
     path = folder / _SEPARATE[name]
     path = path if path.exists() else folder / _JOINT
     try:
-        return BpeTokenizer(path.read_bytes(), described["pieces"])
+        return BpeTokenizer(
+            require_file(path, "the tokenizer that training wrote").read_bytes(), described["pieces"]
+        )
     except UserError:
         raise UserError(
             f"{path}: no sentencepiece model; expected the tokenizer that training wrote, copy the run again"

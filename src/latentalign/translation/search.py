@@ -10,7 +10,6 @@ the `beam` best others. A sentence is done, and leaves the batch, when `beam` hy
 no living one can still enter the n best, or at its length limit, where only the end is left to choose.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -21,6 +20,7 @@ from latentalign.errors import UserError
 
 WIDEST_BEAM = 1000  # memory and time grow with it: a typing mistake should not take the machine
 LARGEST_FACTOR = 100  # of the longest output over the length of its source
+LARGEST_LENGTH_PENALTY, LARGEST_EOS_PENALTY = 10, 100
 BLOCK = 64  # columns whose maximum is taken first when the best continuations are searched
 
 
@@ -98,10 +98,16 @@ class SearchOptions:
             raise UserError(
                 f"n-best: expected between 1 and the beam size {self.beam}, got {self.n_best}; widen the beam"
             )
-        if not math.isfinite(self.length_penalty):  # NaN ranks nothing: no hypothesis would ever finish
-            raise UserError(f"length penalty: expected a finite number, got {self.length_penalty}; try 1")
-        if not 0 <= self.eos_penalty < math.inf:
-            raise UserError(f"end-of-sentence penalty: expected 0 or more, got {self.eos_penalty}; try 0.5")
+        # what overflows ranks nothing: no hypothesis would ever finish
+        if not abs(self.length_penalty) <= LARGEST_LENGTH_PENALTY:
+            raise UserError(
+                f"length penalty: expected a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY}, "
+                f"got {self.length_penalty}; try 1"
+            )
+        if not 0 <= self.eos_penalty <= LARGEST_EOS_PENALTY:
+            raise UserError(
+                f"end-of-sentence penalty: expected 0 to {LARGEST_EOS_PENALTY}, got {self.eos_penalty}; try 0.5"
+            )
         if not 0 < self.max_length_factor <= LARGEST_FACTOR:
             raise UserError(
                 f"maximal length factor: expected more than 0 and up to {LARGEST_FACTOR}, "

@@ -2,13 +2,13 @@
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.files import open_atomic, write_atomic
+from latentalign.files import open_atomic, read_json, require_file, write_atomic
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.corpus import (
     Corpus,
@@ -21,6 +21,7 @@ from latentalign.translation.corpus import (
 )
 
 _FLUSH = 1 << 20  # pieces kept in memory while writing
+_SIDES = ("source", "target")
 _TYPES = {"tokens": np.int32, "offsets": np.int64, "lines": np.int64}
 
 
@@ -58,15 +59,26 @@ def write_shard(
     return report
 
 
+def prepared_files(folder: Path, splits: Iterable[str]) -> list[Path]:
+    """Everything of a prepared folder that its pieces are read from."""
+    arrays = [
+        _path(folder, split, side, what)
+        for split in splits
+        for side in _SIDES
+        for what in ("tokens", "offsets")
+    ]
+    return [*arrays, *(folder / f"{split}.{kind}" for split in splits for kind in ("lines", "json"))]
+
+
 def read_shard(folder: Path, split: str) -> Corpus:
     """Map a prepared split into memory."""
     path = folder / f"{split}.json"
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = read_json(path, "a folder written by `latentalign prepare`")
         report = CorpusReport(described["name"], described["read"], described["kept"], described["dropped"])
         sides = [
             Sequences(_map(_path(folder, split, side, "tokens")), _map(_path(folder, split, side, "offsets")))
-            for side in ("source", "target")
+            for side in _SIDES
         ]
         lines = _map(folder / f"{split}.lines")
     except FileNotFoundError as error:
@@ -86,4 +98,5 @@ def _path(folder: Path, split: str, side: str, what: str) -> Path:
 
 
 def _map(path: Path) -> np.ndarray:
+    require_file(path, "a folder written by `latentalign prepare`")
     return np.memmap(path, dtype=_TYPES[path.suffix.removeprefix(".")], mode="r")

@@ -8,7 +8,7 @@ from typing import Any
 
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import read_json, require_file, sha256_of, write_atomic
 from latentalign.task import CanAlign, CanConvert, CanTranslate, EvaluationOptions, Log, Task
 from latentalign.text.parallel import Pair
 from latentalign.translation import config
@@ -20,11 +20,11 @@ from latentalign.translation.dataset import TranslationDataset
 from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions
-from latentalign.translation.shards import read_shard, write_shard
+from latentalign.translation.shards import prepared_files, read_shard, write_shard
 from latentalign.translation.translate import Translator
 
 _SPLITS = ("train", "valid")
-_PREPARED = "prepared.json"
+_PREPARED, _SUMS = "prepared.json", "checksums"
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
                 to, split, pairs=_pairs(data, files), assets=assets, keep=keep, name=name_of(files)
             )
             log(str(report))
-        write_atomic(
-            to / _PREPARED, json.dumps(_settings(data), indent=2) + "\n"
-        )  # last: the folder is whole
+        sums = {path.name: sha256_of(path) for path in (*assets.files(to), *prepared_files(to, _SPLITS))}
+        # last: the folder is whole
+        write_atomic(to / _PREPARED, json.dumps({**_settings(data), _SUMS: sums}, indent=2) + "\n")
 
     def load_assets(self, folder: Path) -> TranslationAssets:
         """The tokenizers of a run folder."""
@@ -229,7 +229,14 @@ def _check_settings(data: config.DataConfig, shards: Path) -> None:
     path = shards / _PREPARED
     if not path.is_file():
         raise UserError(f"{path}: missing; expected a folder written by `latentalign prepare`")
-    found, wanted = json.loads(path.read_text(encoding="utf-8")), _settings(data)
+    found, wanted = read_json(path, "what `latentalign prepare` wrote"), _settings(data)
+    if not isinstance(found, dict) or not isinstance(found.get(_SUMS, {}), dict):
+        raise UserError(f"{path}: damaged; run `latentalign prepare` again")
+    for name, expected in found.get(_SUMS, {}).items():  # folders of earlier versions have none
+        if sha256_of(require_file(shards / name, "a file that `latentalign prepare` wrote")) != expected:
+            raise UserError(
+                f"{shards / name}: damaged (its checksum differs); run `latentalign prepare` again"
+            )
     if isinstance(found.get("tokenizer"), dict):  # settings that are new since then have their defaults
         found["tokenizer"] = {**config.TokenizerConfig().model_dump(mode="json"), **found["tokenizer"]}
     for key, value in wanted.items():

@@ -8,6 +8,7 @@ import torch
 
 from latentalign.alignment.prediction import Exact, Predictor
 from latentalign.batching import cut
+from latentalign.errors import UserError
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import decode_links
 from latentalign.translation.align import PairAlignment, PairPieces, TranslationAligner
@@ -84,6 +85,11 @@ class Translator:
         for group in cut(order, examples=self.batch_size, lengths=lengths, padded=self.batch_pieces):
             sources = [[*pieces[n], END] if self.assets.source_end else pieces[n] for n in group]
             for number, hypotheses in zip(group, self._search(sources), strict=True):
+                if not hypotheses:  # a line less would shift all that follow
+                    raise UserError(
+                        f"{sentences[number][:60]!r}: nothing was found, the model's numbers are not finite; "
+                        "train once more"
+                    )
                 results[number] = self._spell(hypotheses)
             progress(len(group))
         return self._align(sentences, results) if alignments else results

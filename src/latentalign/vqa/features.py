@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.files import digest, read_lines, write_atomic
+from latentalign.files import digest, read_json, read_lines, require_file, write_atomic
 
 _FIELDS = 6
 _EDGE = 1.0  # pixels a detector's box may reach over the edge: its boxes were scaled and rounded
 _RELEASE_AFTER = 64 * 2**20  # bytes read before mapped pages are given back
 _FORMAT = "latentalign-regions-1"
 MARKER = "meta.json"
+_SUM = "checksum"  # of what is beside it; folders of earlier versions have none
 _FILES = {MARKER, "features.bin", "boxes.npy", "images.npy", "offsets.npy"}
 _SAMPLED_BLOCK, _SAMPLED_BLOCKS = 2**16, 4096  # bytes, and how many: of 256 MB and less, everything
 
@@ -144,8 +145,8 @@ def _holds_features_only(folder: Path) -> bool:
     if not names:
         return True
     try:
-        meta = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        meta = read_json(folder / MARKER)
+    except UserError:
         return False
     return names <= _FILES and isinstance(meta, dict) and meta.get("format") == _FORMAT
 
@@ -190,6 +191,8 @@ def _write_arrays(
         "repeated": repeated,
     }
     write_atomic(folder / MARKER, json.dumps(meta, indent=1))
+    sum_of_all = RegionFeatures(folder)._checksum()
+    write_atomic(folder / MARKER, json.dumps({**meta, _SUM: sum_of_all}, indent=1))
     log(f"{meta['images']} images, {meta['regions']} regions of {dim} numbers; {repeated} repeated lines")
     return meta
 
@@ -208,19 +211,31 @@ class RegionFeatures:
                 f"{self.folder}: no prepared features here; make them once with "
                 f"`latentalign prepare RECIPE --to {self.folder}`"
             )
-        meta = json.loads((self.folder / MARKER).read_text())
-        if meta.get("format") != _FORMAT:
+        meta = read_json(self.folder / MARKER, "features that `latentalign prepare` wrote")
+        if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
             raise UserError(
                 f"{self.folder}: expected features of format {_FORMAT}; run `latentalign prepare` again"
             )
+        try:
+            self._open(meta)
+        except (ValueError, KeyError, TypeError, IndexError, EOFError):
+            raise UserError(
+                f"{self.folder}: damaged, its files do not fit together; run `latentalign prepare` again"
+            ) from None
+        if meta.get(_SUM, self._checksum()) != self._checksum():
+            raise UserError(f"{self.folder}: damaged (its checksum differs); run `latentalign prepare` again")
+
+    def _open(self, meta: dict[str, Any]) -> None:
+        for name in _FILES:
+            require_file(self.folder / name, "a file that `latentalign prepare` wrote")
         self.dim: int = meta["dim"]
         self._boxes = np.load(self.folder / "boxes.npy", mmap_mode="r")
         self._offsets = np.load(self.folder / "offsets.npy")
         self._images = np.load(self.folder / "images.npy")
         self._rows = {int(image_id): row for row, image_id in enumerate(self._images[:, 0])}
-        dtype = np.dtype(meta["dtype"])
+        dtype, regions = np.dtype(meta["dtype"]), int(meta["regions"])
         path = self.folder / "features.bin"
-        expected = meta["regions"] * self.dim * dtype.itemsize
+        expected = regions * self.dim * dtype.itemsize
         if path.stat().st_size != expected:
             raise UserError(
                 f"{path}: expected {expected} bytes, found {path.stat().st_size}; prepare it again"
@@ -229,6 +244,9 @@ class RegionFeatures:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         self._features = np.frombuffer(self._map, dtype=dtype).reshape(-1, self.dim)
         self._read = 0
+
+    def _checksum(self) -> str:
+        return digest(self.fingerprint(), np.ascontiguousarray(self._boxes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (RegionFeatures, (self.folder,))  # a worker process maps the file itself

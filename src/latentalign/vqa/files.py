@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
+from latentalign.files import require_file
 from latentalign.vqa.answers import normalise_answer
 
 _QUESTION_KEYS = ("question_id", "image_id", "question")
@@ -30,13 +32,10 @@ class VqaExample:
 
 def read_json(path: str | Path) -> Any:
     """A JSON file, plain or gzipped."""
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; expected a JSON file of VQA 2.0")
-    raw = path.read_bytes()
+    raw = require_file(path, "a JSON file of VQA 2.0").read_bytes()
     try:
         return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); expected a file of VQA 2.0") from None
 
 

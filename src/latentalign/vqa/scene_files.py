@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from latentalign.errors import UserError
-from latentalign.files import open_atomic, write_atomic
+from latentalign.files import open_atomic, read_json, write_atomic
 from latentalign.vqa.descriptors import describe_regions
 from latentalign.vqa.features import ImageRegions, convert_features, encode_line
 from latentalign.vqa.scene_questions import SceneQuestion, ask_questions, main_answer, simulate_answers
@@ -46,7 +46,7 @@ def ensure_scenes(
     if folder.exists() and any(folder.iterdir()):
         if not (folder / SETTINGS).is_file():
             raise UserError(f"{folder}: exists and holds no generated scenes; choose another data.folder")
-        found = json.loads((folder / SETTINGS).read_text())
+        found = read_json(folder / SETTINGS, "the settings of generated scenes")
         if found != settings:
             raise UserError(
                 f"{folder}: holds scenes of {found}, the recipe asks for {settings}; remove the folder or "

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import read_json, write_atomic
 from latentalign.task import CanAnswer, CanConvert, EvaluationOptions, Log, Task
 from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
@@ -97,15 +97,18 @@ class VqaTask(Task, CanAnswer, CanConvert):
 
     def load_assets(self, folder: Path) -> VqaAssets:
         path = Path(folder) / _ASSETS
-        if not path.is_file():
-            raise UserError(f"{path}: missing; expected the folder of a VQA run")
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        return VqaAssets(
-            Words(tuple(saved["words"])),
-            Answers(tuple(saved["answers"])),
-            saved["feature_dim"],
-            VqaDataConfig.model_validate_json(json.dumps(saved["data"])),
-        )
+        saved = read_json(path, "the vocabulary of a VQA run; copy its folder again")
+        try:
+            return VqaAssets(
+                Words(tuple(saved["words"])),
+                Answers(tuple(saved["answers"])),
+                saved["feature_dim"],
+                VqaDataConfig.model_validate_json(json.dumps(saved["data"])),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{path}: damaged; expected the vocabulary of a VQA run, copy its folder again"
+            ) from None
 
     def build_model(self, model: VqaModelConfig, assets: VqaAssets, *, needs_posterior: bool) -> VqaModel:
         return VqaModel(

@@ -15,6 +15,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from latentalign.errors import UserError
+from latentalign.files import discard, require_file
 from latentalign.wordalign.calibration import Calibration, CalibrationCurve
 from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts
 from latentalign.wordalign.settings import Settings
@@ -31,19 +32,27 @@ KIND, FORMAT = "aligner", 1
 def is_aligner(folder: Path) -> bool:
     """Whether a folder says that it is an aligner."""
     try:
-        return f"kind: {KIND}\n" in (folder / CONFIG).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return f"kind: {KIND}\n" in _read_text(folder / CONFIG)
+    except (OSError, UserError, UnicodeDecodeError):
         return False
 
 
 def check_free(folder: Path) -> None:
     """Refuse a folder that has something in it, unless it is an aligner, which may be replaced."""
-    if folder.exists() and not is_aligner(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: is there already and is not an aligner; choose another name")
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        _read_config(folder)
+    except UserError:
+        raise UserError(f"{folder}: is there already and is not an aligner; choose another name") from None
 
 
 def save(aligner: "Aligner", folder: Path) -> None:
-    """Write the folder under another name first; an aligner that is there already is replaced."""
+    """Write the folder under another name first; an aligner that is there already is replaced.
+
+    Files in it that are not the aligner's are kept.
+    """
+    folder = Path(os.path.realpath(folder))  # a link stays one
     check_free(folder)
     files = {
         ARRAYS: save_arrays(_arrays(aligner.counts, aligner.vocabularies)),
@@ -66,7 +75,7 @@ def save(aligner: "Aligner", folder: Path) -> None:
     }
     files[CONFIG] = yaml.safe_dump(config, sort_keys=False).encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
     try:
         for name, data in files.items():
             with (new / name).open("wb") as stream:
@@ -80,13 +89,20 @@ def save(aligner: "Aligner", folder: Path) -> None:
 
 
 def _replace(new: Path, folder: Path) -> None:
-    if folder.exists():
-        old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        os.replace(folder, old)
+    if not folder.exists() or not any(folder.iterdir()):
         os.replace(new, folder)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
+        return
+    check_free(folder)  # it was an aligner before the learning, and has to be one still
+    ours = {CONFIG, *_read_config(folder)["checksums"]}
+    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    os.replace(folder, old)
+    try:
         os.replace(new, folder)
+    except BaseException:
+        if not folder.exists():
+            os.replace(old, folder)
+        raise
+    discard(old, folder, lambda name: str(name) in ours, last=CONFIG)
 
 
 def load(folder: Path) -> "Aligner":
@@ -121,8 +137,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such aligner; expected a folder that align --save has written")
     try:
-        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        config = yaml.safe_load(_read_text(folder / CONFIG))
+    except (OSError, UserError, ValueError, RecursionError, yaml.YAMLError):
         config = None
     if (
         not isinstance(config, dict)
@@ -137,10 +153,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _read_text(path: Path) -> str:
+    return require_file(path).read_text(encoding="utf-8")
+
+
 def _read(folder: Path, name: str, checksums: dict[str, str]) -> bytes:
     try:
-        data = (folder / name).read_bytes()
-    except OSError:
+        data = require_file(folder / name).read_bytes()
+    except (OSError, UserError):
         raise UserError(f"{folder}: {name} is missing; copy the folder again or learn it again") from None
     if hashlib.sha256(data).hexdigest() != checksums.get(name):
         raise UserError(

@@ -67,6 +67,8 @@ def test_overwriting_keeps_what_training_did_not_write(copy):
         "notes.txt",
         "results/bleu.json",
         "checkpoints/mine.pt",
+        "checkpoints/step-notes.md",
+        "checkpoints/step-000000004.ckpt.bak",
         "logs/mine.txt",
         "logs/csv/version_0/x.md",
     ]
@@ -74,12 +76,12 @@ def test_overwriting_keeps_what_training_did_not_write(copy):
         (copy / name).parent.mkdir(exist_ok=True, parents=True)
         (copy / name).write_text(f"mine: {name}")
     (copy / "link").symlink_to("notes.txt")
-    old = {path.name for path in (copy / "checkpoints").glob("step-*")}
+    old = {path.name for path in (copy / "checkpoints").glob("step-*.ckpt")}
     run(copy, overwrite=True, seed=7, **SHORT)
     for name in foreign:
         assert (copy / name).read_text() == f"mine: {name}"
     assert (copy / "link").is_symlink()
-    assert old.isdisjoint(path.name for path in (copy / "checkpoints").glob("step-*"))
+    assert old.isdisjoint(path.name for path in (copy / "checkpoints").glob("step-*.ckpt"))
     assert [path.name for path in copy.parent.iterdir()] == ["run"]
     assert load(copy).config.seed == 7
 
@@ -261,11 +263,32 @@ def test_runs_of_earlier_versions_load_and_go_on(copy):
     assert read_marker(copy) is None
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": 1}', '{"format": "x"}', "null"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"format": 1}',
+        '{"format": "x"}',
+        "null",
+        "[" * 100_000,
+        '{"format": 1, "files": 3, "model": {}, "data": ""}',
+        '{"format": 1, "files": {"a": null}, "model": {}, "data": ""}',
+    ],
+)
 def test_a_damaged_marker_is_named(copy, content):
     (copy / MARKER).write_text(content)
     with pytest.raises(UserError, match=r"run\.json: damaged"):
         load(copy)
+
+
+def test_a_marker_that_is_a_pipe_is_not_waited_for(copy):
+    (copy / MARKER).unlink()
+    os.mkfifo(copy / MARKER)
+    for read in (lambda: load(copy), lambda: run(copy, overwrite=True, **SHORT)):
+        with pytest.raises(UserError, match="is a pipe"):
+            read()
 
 
 # --- data ----------------------------------------------------------------------------------

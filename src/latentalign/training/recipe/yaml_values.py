@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from latentalign.errors import UserError, one_line
-from latentalign.files import require_file
+from latentalign.files import refuse_other_encodings, require_file
 
 LARGEST_FILE = 4 * 2**20  # bytes; the longest recipe of ours has 4 thousand
 LARGEST_NUMBER = 2**53  # beyond it a float is no whole number any more
@@ -133,9 +133,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     require_file(path, "a YAML file")
     if path.stat().st_size > LARGEST_FILE:
         raise UserError(f"{path}: expected a recipe, found a file of {path.stat().st_size:,} bytes")
+    content = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
+        refuse_other_encodings(content, str(path))
         raise UserError(f"{path}: expected YAML in UTF-8, found other bytes") from None
     values = parse_yaml(text, str(path))
     if not isinstance(values, dict):

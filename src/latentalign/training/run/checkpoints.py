@@ -17,7 +17,7 @@ from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from latentalign.files import write_atomic
 
 FOLDER = "checkpoints"
-_NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.ckpt")
+NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.ckpt")
 _CHUNK = 2**22
 
 
@@ -50,7 +50,7 @@ class VerifiedCheckpoints(CheckpointIO):
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Verify and read a checkpoint; nothing in it is executed."""
-    match = _NAME.fullmatch(path.name)
+    match = NAME.fullmatch(path.name)
     if match is None:
         raise DamagedCheckpoint("its name carries no checksum")
     digest = hashlib.sha256()
@@ -76,7 +76,7 @@ def list_checkpoints(run: Path) -> list[tuple[int, Path]]:
     """(step, path) of the run's checkpoints, newest first."""
     found = []
     for path in (run / FOLDER).glob("*.ckpt"):
-        if match := _NAME.fullmatch(path.name):
+        if match := NAME.fullmatch(path.name):
             found.append((int(match[1]), path))
     return sorted(found, key=lambda item: (item[0], item[1].stat().st_mtime), reverse=True)
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 import latentalign
-from latentalign.files import write_atomic
+from latentalign.errors import UserError
+from latentalign.files import read_json, write_atomic
 from latentalign.training.recipe.recipes import Recipe
 
 PACKAGES = ("torch", "lightning", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic", "entmax")
@@ -45,10 +46,7 @@ def describe_environment(seed: int, world_size: int) -> dict[str, Any]:
 def note_environment(recipe: Recipe, folder: Path, world_size: int) -> list[str]:
     """Add this session's facts to environment.json; what differs from the first session and may change results."""
     path = folder / "environment.json"
-    try:
-        sessions = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        sessions = []
+    sessions = _sessions(path)
     facts = describe_environment(recipe.seed, world_size)
     differences = []
     if sessions:
@@ -58,6 +56,15 @@ def note_environment(recipe: Recipe, folder: Path, world_size: int) -> list[str]
                 differences.append(key.replace("_", " "))
     write_atomic(path, json.dumps([*sessions, facts], indent=2) + "\n")
     return differences
+
+
+def _sessions(path: Path) -> list[dict[str, Any]]:
+    """What was noted before; a file that says nothing is begun anew."""
+    try:
+        found = read_json(path)
+    except UserError:
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _versions() -> dict[str, str | None]:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.files import write_atomic
+from latentalign.files import discard, write_atomic
 from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.run.checkpoints import FOLDER as CHECKPOINTS
+from latentalign.training.run.checkpoints import NAME as CHECKPOINT_NAME
 from latentalign.training.run.config_file import CONFIG, save_config
 from latentalign.training.run.environment import describe_environment
 from latentalign.training.run.lock import LOCK, hold, is_held
@@ -27,7 +28,8 @@ LOGS = "logs"
 # what the trainer writes; everything else in a run folder is the task's
 OWN = {CONFIG, MODEL, MARKER, LOCK, "metrics.jsonl", "log.txt", "environment.json", CHECKPOINTS, LOGS}
 _OWN_INSIDE = re.compile(
-    rf"{CHECKPOINTS}/\.?step-.*|{LOGS}/(tensorboard|csv)/version_\d+/(events\.out\..*|hparams\.yaml|metrics\.csv)"
+    rf"{CHECKPOINTS}/({CHECKPOINT_NAME.pattern}(\.damaged)?|\.step-.*\.part)"
+    rf"|{LOGS}/(tensorboard|csv)/version_\d+/(events\.out\..*|hparams\.yaml|metrics\.csv)"
 )
 
 
@@ -120,35 +122,16 @@ def _discard(aside: Path, folder: Path) -> None:
     """Remove an older run that was set aside; files that training did not write go to the run in its place."""
     old = aside / folder.name
     marker = read_marker(old) if old.is_dir() else None
-    for path in sorted(old.rglob("*"), reverse=True):  # what is inside comes before its folder
-        name = path.relative_to(old)
-        if path.is_dir() and not path.is_symlink():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif str(name) == MARKER:
-            pass  # last: whoever is killed here leaves a run that can be told from foreign files
-        elif marker is not None and _is_of_training(name, marker):
-            path.unlink()
-        else:
-            kept = _free_name(folder / name)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(path, kept)
-    (old / MARKER).unlink(missing_ok=True)
-    for left in (old, aside):
-        if left.is_dir():
-            left.rmdir()
+    discard(old, folder, lambda name: _is_of_training(name, marker), last=MARKER)
+    if aside.is_dir():
+        aside.rmdir()
 
 
-def _is_of_training(name: Path, marker: Marker) -> bool:
+def _is_of_training(name: Path, marker: Marker | None) -> bool:
     text = str(name)
+    if marker is None:
+        return text == MARKER
     return text in OWN or text in marker.files or bool(_OWN_INSIDE.fullmatch(text))
-
-
-def _free_name(path: Path) -> Path:
-    number, free = 1, path
-    while free.exists() or free.is_symlink():
-        number, free = number + 1, path.with_name(f"{path.name}.kept-{number}")
-    return free
 
 
 def _beside(folder: Path, suffix: str) -> Path:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from latentalign.files import write_atomic
+from latentalign.files import require_file, write_atomic
 
 
 class RunLog:
@@ -75,9 +75,12 @@ class Metrics:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl; a line that was cut off by a crash is left out."""
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    content = require_file(path, "the measurements of a run").read_text(encoding="utf-8", errors="replace")
+    for line in content.splitlines():
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(record, dict):
+            records.append(record)
     return records

@@ -8,11 +8,12 @@ unchecked, but are not replaced by `--overwrite`.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.files import digest, sha256_of, write_atomic
+from latentalign.files import digest, read_json, sha256_of, write_atomic
 
 MARKER = "run.json"
 _FORMAT = 1
@@ -47,15 +48,26 @@ def mark(folder: Path, resolved: Mapping[str, Any], prepared: Any) -> Marker:
 def read_marker(folder: Path) -> Marker | None:
     """The marker of a run; None for a folder that has none."""
     path = folder / MARKER
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("format") > _FORMAT:
-            raise UserError(f"{folder}: written by a newer version of latentalign; install that one")
-        return Marker(**content)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}: damaged; copy the run folder again") from None
+    content = read_json(path, "what training wrote; copy the run folder again")
+    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+        raise _damaged(path)
+    if content.pop("format") > _FORMAT:
+        raise UserError(f"{folder}: written by a newer version of latentalign; install that one")
+    try:
+        marker = Marker(**content)
+    except TypeError:
+        raise _damaged(path) from None
+    kinds = ((marker.files, dict), (marker.model, dict), (marker.data, str))
+    names = marker.files.items() if isinstance(marker.files, dict) else ()
+    if not all(isinstance(value, kind) for value, kind in (*kinds, *((one, str) for one in chain(*names)))):
+        raise _damaged(path)
+    return marker
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path}: damaged; copy the run folder again")
 
 
 def verify_parts(folder: Path, marker: Marker, resolved: Mapping[str, Any]) -> None:
