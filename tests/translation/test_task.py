@@ -105,10 +105,16 @@ def test_shards_that_do_not_fit_the_recipe_are_refused(corpus: Path, tmp_path: P
         prepare(data_config(corpus, max_length=9, prepared=str(shards)), tmp_path / "run")
     described = json.loads((shards / "train.json").read_text())
     (shards / "train.json").write_text(json.dumps({**described, "kept": 8}))
+    with pytest.raises(UserError, match=r"train\.json: damaged \(its checksum differs\)"):
+        prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
+    # folders of earlier versions have no checksums
+    settings = json.loads((shards / "prepared.json").read_text())
+    del settings["checksums"]
+    (shards / "prepared.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match=r"the arrays beside it do not fit"):
         prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
     (shards / "train.source.offsets").unlink()
-    with pytest.raises(UserError, match=r"train.source.offsets: missing"):
+    with pytest.raises(UserError, match=r"train.source.offsets: no such file"):
         prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
 
 

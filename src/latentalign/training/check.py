@@ -112,7 +112,7 @@ def _try_validation(recipe: Recipe, schedule: Schedule, model: Any, valid: Any) 
     try:
         evaluate_model(model, few, chosen, with_posterior=schedule.needs_posterior)
     except UserError as error:
-        raise UserError(f"validation by {chosen}: {error}") from None
+        raise UserError(f"training.inference: {error}") from None
 
 
 def _check_size(recipe: Recipe, schedule: Schedule, prepared: Any) -> None:

@@ -15,7 +15,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from latentalign.errors import UserError
-from latentalign.files import discard, require_file
+from latentalign.files import discard, require_file, write_atomic
 from latentalign.wordalign.calibration import Calibration, CalibrationCurve
 from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts
 from latentalign.wordalign.settings import Settings
@@ -78,10 +78,7 @@ def save(aligner: "Aligner", folder: Path) -> None:
     new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
     try:
         for name, data in files.items():
-            with (new / name).open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
+            write_atomic(new / name, data)
         new.chmod(0o755)
         _replace(new, folder)
     finally:
