@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"alignment"} | LEAVES,
     **{task: {"alignment", "text"} | LEAVES for task in TASKS},
     "training": {"alignment", "text"} | TASKS | LEAVES,
-    "reports": {"alignment", "text", "training"} | TASKS | LEAVES,
+    "reports": {"alignment", "text", "training", "download"} | TASKS | LEAVES,
     "inspector": {"alignment", "text", "training"} | TASKS | LEAVES,
     "cli": {"alignment", "text", "training", "reports", "inspector", "download"} | TASKS | LEAVES,
     "__main__": {"cli"},

@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,11 +12,12 @@ from latentalign.errors import UserError
 from latentalign.files import require_folder, to_json
 
 MOST_JOBS = 256
+LETTERS_TO_SOUNDS = "g2p"  # a study over languages, with rows of its own
 
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="table1, table2, table3, figure3 or gradients.")
+        str, typer.Argument(metavar="STUDY", help="table1, table2, table3, figure3, gradients or g2p.")
     ],
     data: Annotated[Path, typer.Option(help="The data folder: what the recipe trains on, and the test set.")],
     out: Annotated[Path, typer.Option(help="Where tables and pictures go.")] = Path("reproduced"),
@@ -42,7 +44,12 @@ def reproduce(
         Path | None, typer.Option(help="Test sentences; default: test*.LANGUAGE in DATA.")
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
-    beam: Annotated[int, typer.Option(help="Beam of the translations behind BLEU.")] = 10,
+    languages: Annotated[
+        str | None, typer.Option(help="g2p: languages, dut,fre, or medium, low, high or all.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Beam of the search behind BLEU (10) and error rates (5).")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is done and what would be trained.")
     ] = False,
@@ -57,17 +64,24 @@ def reproduce(
     from latentalign.reports.grid.reproduce import reproduce as run_study
     from latentalign.reports.grid.settings import GridSettings
     from latentalign.reports.paper.data_files import default_recipe, locate
-    from latentalign.training.run.stopping import TrainingStopped
     from latentalign.translation.search import SearchOptions
 
     if not 0 <= jobs <= MOST_JOBS:
         raise UserError(f"--jobs {jobs}: expected 0 to {MOST_JOBS}; one for each free core")
-    SearchOptions(beam=beam)  # a mistake is told before hours of training
+    SearchOptions(beam=10 if beam is None else beam)  # a mistake is told before hours of training
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if study == LETTERS_TO_SOUNDS:
+        sounds = _Sounds(
+            data, out, runs, languages or "all", seeds, tuple(only or []), tuple(settings or []), beam or 5
+        )
+        _reproduce_sounds(sounds, jobs=jobs, dry_run=dry_run, json_output=json_output)
+        return
+    if languages is not None:
+        raise UserError(f"--languages: goes with {LETTERS_TO_SOUNDS} alone; leave it out")
     for folder in adopt or []:
         require_folder(folder, "a folder of finished runs for --adopt")
     chosen = recipe or default_recipe(task)
     places = locate(task, chosen, data, source=source, target=target)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     grid_settings = GridSettings(
         task=task,
         recipe=chosen,
@@ -79,20 +93,56 @@ def reproduce(
         every_seed=every_seed,
         only=tuple(only or []),
         changes=tuple(settings or []),
-        beam=beam,
+        beam=10 if beam is None else beam,
     )
     if dry_run:
         print("\n".join(describe_plan(study, grid_settings)))
         return
+    content = _finish(lambda: run_study(study, grid_settings, out=out, jobs=jobs, say=_say))
+    print(to_json(content) if json_output else (out / f"{study}.md").read_text(encoding="utf-8").rstrip("\n"))
+
+
+class _Sounds(NamedTuple):
+    """The options of `reproduce` that a study over languages takes."""
+
+    data: Path
+    out: Path
+    runs: Path | None
+    languages: str
+    seeds: str
+    only: tuple[str, ...]
+    changes: tuple[str, ...]
+    beam: int
+
+
+def _reproduce_sounds(chosen: _Sounds, *, jobs: int, dry_run: bool, json_output: bool) -> None:
+    from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
+    from latentalign.reports.sounds.rows import parse_languages
+    from latentalign.reports.sounds.study import choose_cells, describe, reproduce
+
+    require_folder(chosen.data, "the words of `latentalign download g2p`")
+    runs = str(chosen.runs or chosen.out / "runs")
+    settings = SoundSettings(str(chosen.data), runs, chosen.changes, chosen.beam)
+    grid = SoundGrid(settings)
+    languages, seeds = parse_languages(chosen.languages), _parse_seeds(chosen.seeds)
+    cells = choose_cells(grid, languages, chosen.only, seeds)
+    if dry_run:
+        print("\n".join(describe(grid, cells)))
+        return
+    content = _finish(lambda: reproduce(settings, cells, out=chosen.out, jobs=jobs, say=_say))
+    page = (chosen.out / "README.md").read_text(encoding="utf-8")
+    print(to_json(content) if json_output else page.rstrip("\n"))
+
+
+def _finish(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do the work; when it is interrupted, end with the code of that."""
+    from latentalign.training.run.stopping import TrainingStopped
+
     try:
-        content = run_study(study, grid_settings, out=out, jobs=jobs, say=_say)
+        return work()
     except TrainingStopped as error:
         print(f"latentalign: {error}", file=sys.stderr)
         raise SystemExit(error.code) from None
-    if json_output:
-        print(to_json(content))
-    else:
-        print((out / f"{study}.md").read_text(encoding="utf-8"), end="")
 
 
 def _parse_seeds(text: str) -> tuple[int, ...]:

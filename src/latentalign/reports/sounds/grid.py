@@ -1,0 +1,178 @@
+"""Training and measuring one cell; what is done is found again on disk."""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import latentalign
+from latentalign.errors import UserError
+from latentalign.files import to_json, write_atomic
+from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
+from latentalign.reports.sounds.rows import ROWS, SoundCell, size_of
+from latentalign.text.parallel import Pair
+from latentalign.training.recipe.overrides import apply_settings, merge
+from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recipe, read_recipe
+from latentalign.training.run.checkpoints import list_checkpoints
+from latentalign.training.run.config_file import CONFIG, load_config
+from latentalign.training.run.journal import read_metrics
+from latentalign.training.train import train
+from latentalign.training.trained_run import Run, load
+from latentalign.translation.config import PairFiles
+from latentalign.translation.corpus import read_pairs
+from latentalign.translation.errors import error_rates
+
+SPLITS = ("dev", "test")
+
+
+@dataclass(frozen=True)
+class SoundSettings:
+    """What a grid is over. Plain values: another process gets them as JSON."""
+
+    data: str
+    runs: str
+    changes: tuple[str, ...] = ()  # a.b=c, over the recipes
+    beam: int = 5
+
+    @classmethod
+    def from_json(cls, text: str) -> "SoundSettings":
+        values = json.loads(text)
+        return cls(**{**values, "changes": tuple(values["changes"])})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class SoundGrid:
+    """Runs and measurements of cells, below one folder."""
+
+    def __init__(self, settings: SoundSettings) -> None:
+        self.settings = settings
+        self.runs = Path(settings.runs)
+
+    def table(self, language: str, split: str) -> Path | None:
+        """The words of a language: in the data folder, or in a folder of its size."""
+        data = Path(self.settings.data)
+        for folder in (data, data / size_of(language)):
+            if (path := folder / f"{language}_{split}.tsv").is_file():
+                return path
+        return None
+
+    def require(self, language: str) -> None:
+        """Refuse a language whose words are not there."""
+        for split in ("train", "dev"):
+            if self.table(language, split) is None:
+                raise UserError(
+                    f"--data {self.settings.data}: no {language}_{split}.tsv; "
+                    f"`latentalign download g2p --to {self.settings.data}` gets it"
+                )
+
+    def changes(self, language: str) -> dict[str, Any]:
+        """What a cell's recipe has beyond that of its row."""
+        tables = {"train": f"{language}_train.tsv", "valid": f"{language}_dev.tsv"}
+        return {"data": {split: {"table": name} for split, name in tables.items()}}
+
+    def recipe(self, cell: SoundCell) -> Recipe:
+        """What a cell is trained by."""
+        values = apply_settings(read_recipe(find_recipe(ROWS[cell.row])), self.settings.changes)
+        found = self.table(cell.language, "train")
+        folder = "." if found is None else str(found.parent)
+        values = merge(merge(values, self.changes(cell.language)), {"data": {"folder": folder}})
+        return build_recipe(merge(values, {"seed": cell.seed}), place=ROWS[cell.row])
+
+    def folder(self, cell: SoundCell) -> Path:
+        return self.runs / cell.language / f"{cell.row}-s{cell.seed}"
+
+    def recall(self, cell: SoundCell) -> dict[str, Any] | None:
+        """The row of a cell that is trained and measured by this very recipe."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder(cell) / "row.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        wanted = fingerprint_of(recipe_values(self.recipe(cell)))
+        return found if (found["fingerprint"], found["beam"]) == (wanted, self.settings.beam) else None
+
+    def outputs(self, cell: SoundCell, split: str) -> Path:
+        """What the run wrote for the words of a split, a line each."""
+        return self.folder(cell) / f"{split}.phones"
+
+    def work(self, cell: SoundCell, *, echo: bool = True) -> dict[str, Any]:
+        """Train a cell to its end, or go on with it, and measure it."""
+        if (known := self.recall(cell)) is not None:
+            return known
+        recipe, folder = self.recipe(cell), self.folder(cell)
+        begun = (folder / CONFIG).is_file()
+        if begun and recipe_values(load_config(folder)) != recipe_values(recipe):
+            raise UserError(f"{folder}: holds a run by another recipe; choose another --runs, or remove it")
+        if not begun or list_checkpoints(folder):
+            train(recipe, folder, resume=begun, echo=echo)
+        row = self._measure(cell, load(folder, device="cpu"))
+        write_atomic(folder / "row.json", to_json(row, indent=1) + "\n")
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # most of the disk, and no longer needed
+        return row
+
+    def _measure(self, cell: SoundCell, run: Run) -> dict[str, Any]:
+        records = read_metrics(run.folder / "metrics.jsonl")
+        best = [record for record in records if record.get("best")]
+        row: dict[str, Any] = {
+            "language": cell.language,
+            "size": size_of(cell.language),
+            "row": cell.row,
+            "seed": cell.seed,
+            "recipe": ROWS[cell.row],
+            "settings": list(self.settings.changes),
+            "changes": self.changes(cell.language),
+            "version": latentalign.__version__,
+            "revision": revision_of_run(run.folder),
+            "fingerprint": fingerprint_of(recipe_values(run.config)),
+            "minutes": round(records[-1]["training_seconds"] / 60, 2),
+            "epochs": records[-1]["epoch"],
+            "best_epoch": best[-1]["epoch"] if best else None,
+            "beam": self.settings.beam,
+        }
+        for split in SPLITS:
+            if (path := self.table(cell.language, split)) is not None:
+                found = self._measure_on(path, run, self.outputs(cell, split))
+                row |= found if split == "dev" else {f"test_{key}": value for key, value in found.items()}
+        return row
+
+    def _measure_on(self, table: Path, run: Run, outputs: Path) -> dict[str, Any]:
+        found = run.evaluate(table=table)
+        pairs = words_of(table)
+        texts = search(run, [word for word, _ in pairs], beam=self.settings.beam)
+        write_atomic(outputs, "".join(f"{text}\n" for text in texts))
+        keys = ("nll", "prior_entropy", "elbo", "kl")
+        trained = any(phase.needs_posterior and phase.trains_phi for phase in run.schedule.reached)
+        values = {key: round(found[key], 5) for key in keys if key in found and (trained or key in keys[:2])}
+        if "elbo" in values:
+            values["gap"] = round(-found["elbo"] - found["nll"], 5)  # what the bound misses, in nats a phone
+        return {
+            **values,
+            "inference": found["inference"],
+            "sharpness": round(sharpness(run, pairs), 4),
+            **_rounded(error_rates(texts, [phones for _, phones in pairs])),
+        }
+
+
+def words_of(table: Path) -> list[Pair]:
+    """The words of a table with their phones."""
+    return list(read_pairs(PairFiles(table=str(table), source_column=1, target_column=2)))
+
+
+def search(run: Any, words: list[str], *, beam: int) -> list[str]:
+    """The likeliest phones of every word."""
+    translator = run.translator(beam=beam, length_penalty=0.0, eos_penalty=0.0)
+    return [found[0].text for found in translator.translate(words)]
+
+
+def sharpness(run: Run, pairs: list[Pair]) -> float:
+    """The mean probability of a phone's best letter, by the exact posterior given the whole word."""
+    best = [found.probs("exact").max(axis=1) for found in run.aligner().align(pairs, exact=True)]
+    return float(np.concatenate(best).mean())
+
+
+def _rounded(rates: dict[str, Any]) -> dict[str, Any]:
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in rates.items()}

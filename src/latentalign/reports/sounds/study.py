@@ -1,0 +1,76 @@
+"""`reproduce g2p`: train what is missing, measure it, and write the page of what is there."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from latentalign.errors import UserError
+from latentalign.files import write_atomic
+from latentalign.reports.grid.processes import Job, python, run_apart, run_here
+from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
+from latentalign.reports.sounds.page import write_results
+from latentalign.reports.sounds.rows import ROWS, SoundCell, plan_cells
+
+Say = Callable[[str], None]
+
+
+def choose_cells(
+    grid: SoundGrid, languages: Sequence[str], only: Sequence[str], seeds: Sequence[int]
+) -> list[SoundCell]:
+    """The cells that are asked for; a language without data or a row that does not exist is a mistake."""
+    if unknown := [row for row in only if row not in ROWS]:
+        raise UserError(f"--only {unknown[0]}: no such row; choose from {', '.join(ROWS)}")
+    for language in languages:
+        grid.require(language)
+    return plan_cells(languages, [row for row in ROWS if not only or row in only], seeds)
+
+
+def describe(grid: SoundGrid, cells: Sequence[SoundCell]) -> list[str]:
+    """A line for each cell. Nothing is done."""
+    return [f"{cell.name}: {'done' if grid.recall(cell) else 'to be trained'}" for cell in cells]
+
+
+def reproduce(
+    settings: SoundSettings, cells: Sequence[SoundCell], *, out: Path, jobs: int, say: Say
+) -> dict[str, Any]:
+    """Train and measure what is missing, `jobs` at once (0: in this process), and write the results into `out`.
+
+    When a cell fails or the command is interrupted, what is done is written all the same.
+    """
+    grid = SoundGrid(settings)
+    todo = {cell.name: cell for cell in cells if grid.recall(cell) is None}
+    say(f"g2p: {len(cells)} cells, {len(cells) - len(todo)} done before")
+    listed = [Job(name) for name in todo]
+    try:
+        if jobs == 0:
+            run_here(listed, lambda job: _work(grid, todo[job.name]), say)
+        elif listed:
+            _run_apart(grid, listed, todo, jobs=jobs, say=say)
+    except UserError:
+        write_results(grid, cells, out)
+        raise
+    return write_results(grid, cells, out)
+
+
+def _work(grid: SoundGrid, cell: SoundCell) -> None:
+    grid.work(cell, echo=False)
+
+
+def _run_apart(
+    grid: SoundGrid, jobs_to_do: list[Job], cells: dict[str, SoundCell], *, jobs: int, say: Say
+) -> None:
+    def command(job: Job) -> list[str]:
+        cell = cells[job.name]
+        arguments = (cell.language, cell.row, str(cell.seed))
+        return python("-m", "latentalign.reports.sounds.run_cell", str(spec), *arguments)
+
+    def report(job: Job) -> None:
+        row = grid.recall(cells[job.name]) or {}
+        wanted = ("nll", "word_error", "prior_entropy", "minutes")
+        say(f"{job.name}: " + ", ".join(f"{key} {row[key]}" for key in wanted if key in row))
+
+    with tempfile.TemporaryDirectory(prefix="latentalign-") as scratch:
+        spec = Path(scratch) / "settings.json"
+        write_atomic(spec, grid.settings.to_json())
+        run_apart(jobs_to_do, command, at_once=jobs, logs=grid.runs / "logs", say=say, done=report)

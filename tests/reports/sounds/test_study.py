@@ -1,0 +1,89 @@
+"""The grid over languages: what comes first, what is done once, and a page of what is there."""
+
+import json
+
+import pytest
+
+from latentalign.reports.sounds.rows import PRINCIPAL, ROWS, SoundCell, parse_languages, plan_cells
+from latentalign.training.recipe.recipes import load_recipe
+from tests.cli.command import assert_mistake, latentalign
+
+WORDS = [("aab", "aː p"), ("ba", "b a"), ("né", "n eː"), ("bab", "b a p"), ("nab", "n a p"), ("ab", "a p")]
+SMALL = (
+    "model.memory_size=8", "model.decoder_size=8", "model.hidden_size=8", "model.embedding_size=8",
+    "model.inference_network.memory_size=8", "training.epochs=1", "training.warmup_steps=1", "data.batch_size=6",
+)  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name in ("medium/dut_train", "medium/dut_dev", "fre_train", "fre_dev", "fre_test"):
+        path = tmp_path / "data" / f"{name}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{word}\t{phones}\n" for word, phones in WORDS), encoding="utf-8")
+    return tmp_path / "data"
+
+
+def reproduce(data, *options, languages="dut,fre"):
+    settings = [part for setting in SMALL for part in ("--set", setting)]
+    return latentalign(
+        "reproduce", "g2p", "--data", data, "--languages", languages, "--out", data.parent / "out", "--jobs", 0,
+        *settings, *options,
+    )  # fmt: skip
+
+
+def test_the_most_telling_cells_come_first():
+    cells = plan_cells(["dut", "ady"], list(ROWS), [1, 2])
+    assert [cell.row for cell in cells[:4]] == list(PRINCIPAL)
+    assert {cell.language for cell in cells[: len(ROWS) + len(PRINCIPAL)]} == {"dut"}
+    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + len(PRINCIPAL))
+    assert SoundCell("dut", "rws", 2) not in cells
+
+
+def test_groups_of_languages():
+    assert len(parse_languages("all")) == 20
+    assert parse_languages("dut, medium")[0] == "dut"
+    assert len(parse_languages("dut,medium")) == 10
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_has_a_recipe_on_the_one_base(row):
+    recipe, base = load_recipe(ROWS[row]), load_recipe("g2p")
+    assert recipe.training == base.training
+    assert recipe.data == base.data
+    assert recipe.model.dropout == base.model.dropout
+
+
+def test_a_part_of_the_grid_has_its_page_and_the_rest_is_named(data):
+    found = reproduce(data, "--only", "soft", "--only", "chain-monotone", languages="fre")
+    assert found.code == 0, found.stderr
+    out = data.parent / "out"
+    content = json.loads((out / "g2p.json").read_text(encoding="utf-8"))
+    soft = content["rows"][0]
+    assert (soft["row"], soft["language"], soft["recipe"]) == ("soft", "fre", "g2p-soft")
+    assert {
+        "nll",
+        "word_error",
+        "phone_error",
+        "prior_entropy",
+        "sharpness",
+        "test_word_error",
+    } <= soft.keys()
+    assert (out / "words-fre-1.png").is_file()
+    assert len((out / "runs/fre/soft-s1/dev.phones").read_text(encoding="utf-8").splitlines()) == len(WORDS)
+    before = (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns
+    plan = reproduce(data, "--only", "soft", "--dry-run")
+    assert plan.stdout.splitlines() == ["dut-soft-s1: to be trained", "fre-soft-s1: done"]
+    found = reproduce(data, "--only", "soft")
+    assert "2 cells, 1 done before" in found.stderr
+    assert (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns == before
+    assert "2 of 2 runs are done" in found.stdout
+
+
+def test_mistakes_are_told_before_anything_is_trained(data):
+    assert_mistake(reproduce(data, languages="xyz"), "no language 'xyz'")
+    assert_mistake(reproduce(data, languages="hun"), "no hun_train.tsv", "download g2p")
+    assert_mistake(reproduce(data, "--only", "sotf"), "--only sotf: no such row")
+    assert_mistake(
+        latentalign("reproduce", "table1", "--data", data, "--languages", "dut"), "goes with g2p alone"
+    )
