@@ -37,8 +37,13 @@ def losses(model: TranslationModel, batch: PairBatch) -> Tensor:
     return torch.stack([elbo.surrogate, soft.surrogate])
 
 
+SMALL = {"name": "transformer", "layers": 2, "heads": 2, "width": 8, "feed_forward": 12}
+TRANSFORMER = {"encoder": SMALL, "decoder": SMALL, "inference_network": {"encoder": SMALL}}
+
 VARIANTS = [
     {},
+    TRANSFORMER,
+    {**TRANSFORMER, "decoder": {**SMALL, "cross_layers": 1}, "score": "dot"},
     {"input_feeding": True},
     {"encoder_layers": 2, "decoder_layers": 2, "inference_network": {"memory_size": 6, "layers": 2}},
     {"input_feeding": True, "decoder_layers": 3, "initial_state": "zero"},
@@ -58,7 +63,7 @@ def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
         torch.testing.assert_close(together[:, row, : len(target)], alone[:, 0])
 
 
-@pytest.mark.parametrize("changes", VARIANTS[:3])
+@pytest.mark.parametrize("changes", VARIANTS[:5])
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = tiny_model(**changes)
     batch = make_batch(SOURCES, TARGETS)
@@ -93,9 +98,9 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
         )
 
 
-@pytest.mark.parametrize("feeding", [False, True])
-def test_hypotheses_that_share_a_memory_step_as_if_alone(feeding: bool) -> None:
-    model = tiny_model(input_feeding=feeding).eval()
+@pytest.mark.parametrize("changes", VARIANTS[:4])
+def test_hypotheses_that_share_a_memory_step_as_if_alone(changes: dict) -> None:
+    model = tiny_model(**changes).eval()
     batch = make_batch(SOURCES, TARGETS)
     memory = model.encode(batch.source, batch.source_mask)
     rows = torch.tensor([0, 0, 1, 1, 2, 2])

@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 OneOrMore = str | list[str]
 Layers = Annotated[int, Field(ge=1, le=64)]
@@ -93,10 +101,61 @@ class DataConfig(TranslationSection):
         return Path(self.folder) / name
 
 
-class InferenceNetworkConfig(TranslationSection):
-    """The network of the posterior q(z | x, y): two bi-LSTMs and a bilinear score."""
+class LstmConfig(TranslationSection):
+    """An LSTM; `memory_size`, `encoder_layers`, `decoder_size` and so on beside it say how large."""
 
-    memory_size: PositiveInt = 512  # both directions together, as for the encoder
+    name: Literal["lstm"] = "lstm"
+
+
+class TransformerConfig(TranslationSection):
+    """Self-attention blocks with the norm before each part; positions are sinusoidal, of any length."""
+
+    name: Literal["transformer"] = "transformer"
+    layers: Layers = 3
+    heads: PositiveInt = 4
+    width: PositiveInt = 256
+    feed_forward: PositiveInt = 1024
+    dropout: Share | None = None  # inside the blocks; as the model's unless given
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "TransformerConfig":
+        if self.width % self.heads:
+            raise ValueError(
+                f"expected a width that its heads can share, received width {self.width} and heads {self.heads}; "
+                f"try width {self.heads * max(1, round(self.width / self.heads))}"
+            )
+        return self
+
+
+class TransformerDecoderConfig(TransformerConfig):
+    """The same with a causal mask."""
+
+    cross_layers: Annotated[int, Field(ge=0)] = 0  # the lowest ones attend to the source beside the alignment
+
+    @model_validator(mode="after")
+    def _cross_layers_exist(self) -> "TransformerDecoderConfig":
+        if self.cross_layers > self.layers:
+            raise ValueError(
+                f"expected cross_layers up to the {self.layers} layers there are, received {self.cross_layers}"
+            )
+        return self
+
+
+def _named(choice: Any) -> Any:
+    """A choice by its name alone has its default settings."""
+    return {"name": choice} if isinstance(choice, str) else choice
+
+
+Named = BeforeValidator(_named)
+EncoderConfig = Annotated[LstmConfig | TransformerConfig, Field(discriminator="name"), Named]
+DecoderConfig = Annotated[LstmConfig | TransformerDecoderConfig, Field(discriminator="name"), Named]
+
+
+class InferenceNetworkConfig(TranslationSection):
+    """The network of the posterior q(z | x, y): two encoders and a bilinear score."""
+
+    encoder: EncoderConfig = LstmConfig()  # of the source, and another one of the target
+    memory_size: PositiveInt = 512  # of LSTMs, both directions together
     layers: Layers = 1
     dropout: Share | None = None  # as the model's unless given
     from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
@@ -123,10 +182,13 @@ class ModelConfig(TranslationSection):
     """`model:` of a translation recipe."""
 
     embedding_size: PositiveInt = 256
-    memory_size: PositiveInt = 512  # both directions of the encoder together
-    encoder_layers: Layers = 1
-    decoder_size: PositiveInt = 512
-    decoder_layers: Layers = 1
+    encoder: EncoderConfig = LstmConfig()  # lstm, transformer, or {name: transformer, layers: …}
+    decoder: DecoderConfig = LstmConfig()
+    memory_size: PositiveInt = 512  # of an LSTM as encoder, both directions together
+    encoder_layers: Layers = 1  # of an LSTM
+    decoder_size: PositiveInt = 512  # of an LSTM
+    decoder_layers: Layers = 1  # of an LSTM
+    shared_embeddings: bool = False  # target word vectors are the weights of f's last layer, too
     hidden_size: PositiveInt | None = None  # of tanh(A x + B x̃); the decoder's size unless given
     score: Literal["additive", "dot", "general"] = "additive"
     attention_size: PositiveInt = 256
@@ -134,7 +196,7 @@ class ModelConfig(TranslationSection):
         "categorical"  # or chain, dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
     )
     input_feeding: bool = False  # feed the expected context of a step into the next one
-    initial_state: Literal["encoder", "zero"] = "encoder"  # where the decoder starts
+    initial_state: Literal["encoder", "zero"] = "encoder"  # where an LSTM as decoder starts
     dropout: Share = 0.3  # of word vectors, decoder outputs and between layers
     # Of the memory itself. A mixture averages this noise away over its positions, a single position keeps all of
     # it: what regularises soft attention punishes a sharp alignment.
@@ -159,9 +221,29 @@ class ModelConfig(TranslationSection):
     def _sizes_fit(self) -> "ModelConfig":
         if self.memory_size % 2 or self.inference_network.memory_size % 2:
             raise ValueError("memory_size is shared by two directions: expected an even number")
-        if self.score == "dot" and self.decoder_size != self.memory_size:
+        if self.score == "dot" and self.query_size != self.state_size:
             raise ValueError(
-                f"score dot needs decoder_size = memory_size, received {self.decoder_size} and "
-                f"{self.memory_size}; use general or additive otherwise"
+                f"score dot needs decoder_size = memory_size, received {self.query_size} and "
+                f"{self.state_size}; use general or additive otherwise"
+            )
+        if self.shared_embeddings and (self.hidden_size or self.query_size) != self.embedding_size:
+            raise ValueError(
+                f"shared_embeddings needs hidden_size = embedding_size, received "
+                f"{self.hidden_size or self.query_size} and {self.embedding_size}"
+            )
+        if self.input_feeding and not isinstance(self.decoder, LstmConfig):
+            raise ValueError(
+                "input_feeding makes every step wait for the one before, and a Transformer reads all of them at once: "
+                "expected decoder: lstm with it; leave it out, or let cross_layers look at the source"
             )
         return self
+
+    @property
+    def state_size(self) -> int:
+        """Of the memory's states, whatever the encoder is."""
+        return self.encoder.width if isinstance(self.encoder, TransformerConfig) else self.memory_size
+
+    @property
+    def query_size(self) -> int:
+        """Of the decoder's queries, whatever it is."""
+        return self.decoder.width if isinstance(self.decoder, TransformerConfig) else self.decoder_size

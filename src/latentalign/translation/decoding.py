@@ -9,9 +9,9 @@ from latentalign.alignment.latents.latent import Latent
 from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Predictor
 from latentalign.translation.belief import Filter, Unobserved
+from latentalign.translation.encoder_decoder import DecoderState, Memory
 from latentalign.translation.mixture import Mixture, mix_everywhere, mix_where_needed
-from latentalign.translation.model import Memory, TranslationModel
-from latentalign.translation.recurrent import DecoderState
+from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import BeamStatus, Scores
 from latentalign.translation.tokenizer import END, NEVER, START
 

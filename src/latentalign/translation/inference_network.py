@@ -9,11 +9,11 @@ from latentalign.alignment.scores import General
 from latentalign.translation.config import InferenceNetworkConfig
 from latentalign.translation.dropout import Dropout
 from latentalign.translation.latents import build_latent
-from latentalign.translation.recurrent import BidirectionalLstm
+from latentalign.translation.networks import build_encoder
 
 
 class InferenceNetwork(nn.Module):
-    """Bi-LSTMs over source and target words and a bilinear score h_jᵀ U x_i.
+    """An encoder over source words, one over target words, and a bilinear score h_jᵀ U x_i.
 
     It reads the word vectors of the generative model but does not train them, and it shares nothing else. A
     latent context is the exception: its mean is this network's attention over the translator's own values, because
@@ -34,9 +34,17 @@ class InferenceNetwork(nn.Module):
     ) -> None:
         super().__init__()
         drop = dropout if config.dropout is None else config.dropout
-        size = config.memory_size
-        self.source = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
-        self.target = BidirectionalLstm(embedding_size, size, layers=config.layers, dropout=drop)
+        self.source, self.target = (
+            build_encoder(
+                config.encoder,
+                input_size=embedding_size,
+                size=config.memory_size,
+                layers=config.layers,
+                dropout=drop,
+            )
+            for _ in range(2)
+        )
+        size = self.source.size
         self.score = General(size, size)
         own = alignment if config.alignment is None else config.alignment
         self.latent = build_latent(own, query_size=size, size=context_size)

@@ -1,8 +1,8 @@
 """The decoder with input feeding over known words, as training runs it.
 
-Outputs and gradients are those of `Decoder.one_step` called word by word, which is the obvious way (and how a search
-runs it). Here the loop holds only what depends on the step before: what the words add to the gates is one product for
-all steps, and the gradient of the recurrent weights is one product after the last step.
+Outputs and gradients are those of `LstmDecoder.one_step` called word by word, which is the obvious way (and how a
+search runs it). Here the loop holds only what depends on the step before: what the words add to the gates is one
+product for all steps, and the gradient of the recurrent weights is one product after the last step.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from latentalign.translation.dropout import dropout
-from latentalign.translation.recurrent import Decoder, DecoderState, layer_weights
+from latentalign.translation.recurrent import LstmDecoder, LstmState, layer_weights
 
 
 class FedDecoder:
     """A decoder on its way through words [B,T,E]; each step is fed the context [B,M] of the step before."""
 
-    def __init__(self, decoder: Decoder, words: Tensor, state: DecoderState) -> None:
+    def __init__(self, decoder: LstmDecoder, words: Tensor, state: LstmState) -> None:
         lstm = decoder.lstm
         self.dropout = lstm.dropout if lstm.training else 0.0
         self._cells: list[_Cell] = []

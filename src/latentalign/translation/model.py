@@ -1,6 +1,4 @@
-"""The paper's translation model: bi-LSTM memory, LSTM queries, f = softmax(W tanh(A x_i + B x̃))."""
-
-from dataclasses import dataclass
+"""The paper's translation model, f = softmax(W tanh(A x_i + B x̃)), over any encoder's memory and decoder's queries."""
 
 import torch
 from torch import Tensor, nn
@@ -16,32 +14,12 @@ from latentalign.errors import UserError
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import PairBatch
 from latentalign.translation.dropout import Dropout
+from latentalign.translation.encoder_decoder import DecoderState, Memory
 from latentalign.translation.inference_network import InferenceNetwork
 from latentalign.translation.input_feeding import FedDecoder
 from latentalign.translation.latents import build_latent
-from latentalign.translation.recurrent import BidirectionalLstm, Decoder, DecoderState, final_states
-from latentalign.translation.tokenizer import PAD
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A source as the decoder sees it: everything that is computed once a sentence."""
-
-    states: Tensor  # [B,S,M]
-    keys: Tensor  # [B,S,·] for the scores
-    values: Tensor  # [B,S,H] A x, for the likelihood
-    mask: Tensor  # [B,S]
-    start: DecoderState  # before the first word, B rows
-
-    def select(self, index: Tensor) -> "Memory":
-        """The sentences at `index`, in that order."""
-        return Memory(
-            self.states.index_select(0, index),
-            self.keys.index_select(0, index),
-            self.values.index_select(0, index),
-            self.mask.index_select(0, index),
-            self.start.select(index),
-        )
+from latentalign.translation.networks import build_bridge, build_decoder, build_embedding, build_encoder
+from latentalign.translation.recurrent import LstmDecoder, LstmState
 
 
 class TranslationModel(nn.Module):
@@ -52,29 +30,25 @@ class TranslationModel(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        embedding, memory, decoder = config.embedding_size, config.memory_size, config.decoder_size
+        embedding, memory, decoder = config.embedding_size, config.state_size, config.query_size
         hidden = config.hidden_size or decoder
-        self.source_embedding = nn.Embedding(source_size, embedding, padding_idx=PAD)
-        self.target_embedding = nn.Embedding(target_size, embedding, padding_idx=PAD)
-        self.encoder = BidirectionalLstm(
-            embedding, memory, layers=config.encoder_layers, dropout=config.dropout
-        )
-        self.bridge = (
-            nn.Linear(memory, 2 * config.decoder_layers * decoder)
-            if config.initial_state == "encoder"
-            else None
-        )
-        self.decoder = Decoder(
-            embedding,
-            decoder,
-            feed_size=memory if config.input_feeding else 0,
-            layers=config.decoder_layers,
+        self.source_embedding = build_embedding(source_size, embedding, config.encoder)
+        self.target_embedding = build_embedding(target_size, embedding, config.decoder)
+        self.encoder = build_encoder(
+            config.encoder,
+            input_size=embedding,
+            size=config.memory_size,
+            layers=config.encoder_layers,
             dropout=config.dropout,
         )
+        self.bridge = build_bridge(config)  # apart from the decoder, as weights of earlier runs name it
+        self.decoder = build_decoder(config)
         self.score = build_score(config.score, decoder, memory, config.attention_size)
         self.context = nn.Linear(memory, hidden, bias=False)  # A
         self.query = nn.Linear(decoder, hidden)  # B
         self.output = nn.Linear(hidden, target_size)  # W
+        if config.shared_embeddings:
+            self.output.weight = self.target_embedding.weight
         self.dropout = Dropout(config.dropout)
         self.memory_dropout = Dropout(config.memory_dropout)
         self.latent = build_latent(config.alignment, query_size=decoder, size=hidden)
@@ -90,8 +64,12 @@ class TranslationModel(nn.Module):
             else None
         )
         if config.uniform_init is not None:
+            norms = {
+                id(p) for part in self.modules() if isinstance(part, nn.LayerNorm) for p in part.parameters()
+            }
             for parameter in self.parameters():
-                nn.init.uniform_(parameter, -config.uniform_init, config.uniform_init)
+                if id(parameter) not in norms:
+                    nn.init.uniform_(parameter, -config.uniform_init, config.uniform_init)
 
     # --- one source, one step: what decoding needs ---
 
@@ -100,19 +78,11 @@ class TranslationModel(nn.Module):
         padded = not bool(source_mask.all())
         embedded = self.dropout(self.source_embedding(source))
         states = self.encoder(embedded, source_mask, padded=padded)  # [B,S,M]
-        start = self._initial_state(states, source_mask)
+        bridged = None if self.bridge is None else self.bridge(self.encoder.summary(states, source_mask))
+        start = self.decoder.start(states, bridged)
         states = self.memory_dropout(states)
-        return Memory(states, self.score.project_memory(states), self.context(states), source_mask, start)
-
-    def _initial_state(self, states: Tensor, mask: Tensor) -> DecoderState:
-        layers, size = self.config.decoder_layers, self.config.decoder_size
-        batch = states.shape[0]
-        feed = states.new_zeros(batch, states.shape[2]) if self.config.input_feeding else None
-        if self.bridge is None:
-            zeros = states.new_zeros(layers, batch, size)
-            return DecoderState(zeros, zeros, feed)
-        bridged = self.bridge(final_states(states, mask)).view(batch, 2 * layers, size).transpose(0, 1)
-        return DecoderState(torch.tanh(bridged[:layers]), bridged[layers:].contiguous(), feed)
+        keys, values = self.score.project_memory(states), self.context(states)
+        return Memory(states, keys, values, source_mask, start, self.decoder.look_at(states))
 
     @property
     def remembers(self) -> bool:
@@ -136,17 +106,15 @@ class TranslationModel(nn.Module):
         """
         if tokens.dim() == 1:
             tokens = tokens[:, None]
-        inputs = self.dropout(self.target_embedding(tokens.reshape(-1)))  # [N,E]
-        if state.feed is not None:
-            inputs = torch.cat([inputs, state.feed], dim=-1)
-        output, hidden, cell = self.decoder.one_step(inputs, state)
-        queries = self.dropout(output).view(*tokens.shape, -1)  # [B,W,D]
+        inputs = self.dropout(self.target_embedding(tokens))  # [B,W,E]
+        queries, state = self.decoder.one_step(inputs, memory, state)
+        queries = self.dropout(queries)  # [B,W,D]
         scores = self.score.from_keys(queries, memory.keys)
         prior = self.latent.step(scores, queries, memory.values, memory.mask, belief)
-        feed = None
-        if state.feed is not None:
-            feed = torch.bmm(self.latent.attention(scores, memory.mask), memory.states).flatten(0, 1)
-        return prior, self.query(queries), DecoderState(hidden, cell, feed)
+        if self.decoder.feeds:
+            context = torch.bmm(self.latent.attention(scores, memory.mask), memory.states).flatten(0, 1)
+            state = self.decoder.feed(state, context)
+        return prior, self.query(queries), state
 
     def likelihood(self, memory: Memory, queries: Tensor, targets: Tensor | None = None) -> ContextLikelihood:
         """f for projected queries [B,T,H] as `step` gives them."""
@@ -173,9 +141,11 @@ class TranslationModel(nn.Module):
     def _read_targets(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor]:
         """Decoder outputs [B,T,D] and alignment scores [B,T,S] with the true words [B,T] read in."""
         embedded = self.dropout(self.target_embedding(words))
-        if not self.config.input_feeding:
-            outputs = self.dropout(self.decoder.all_steps(embedded, memory.start))
+        if not self.decoder.feeds:
+            outputs = self.dropout(self.decoder.all_steps(embedded, memory))
             return outputs, self.score.from_keys(outputs, memory.keys)
+        assert isinstance(self.decoder, LstmDecoder)
+        assert isinstance(memory.start, LstmState)
         decoder, feed = FedDecoder(self.decoder, embedded, memory.start), memory.start.feed
         assert feed is not None
         outputs, scores = [], []

@@ -1,11 +1,12 @@
 """LSTMs over padded batches: both directions for encoders, step by step or all at once for the decoder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from latentalign.translation.dropout import dropout
+from latentalign.translation.encoder_decoder import Decoder, DecoderState, Encoder, Memory
 
 
 def reversal_index(mask: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def run_lstm(lstm: nn.Module, inputs: Tensor, state: tuple[Tensor, Tensor] | Non
         return run_lstm(lstm, inputs.to(dtype), known)
 
 
-class BidirectionalLstm(nn.Module):
+class BidirectionalLstm(Encoder):
     """Two LSTMs a layer, each over plain padded tensors.
 
     The backward one reads each sequence reversed in place, so padding always comes last and never matters.
@@ -45,13 +46,13 @@ class BidirectionalLstm(nn.Module):
 
     def __init__(self, input_size: int, size: int, *, layers: int, dropout: float) -> None:
         super().__init__()
+        self.size = size
         inputs = [input_size, *[size] * (layers - 1)]
         self.forwards = nn.ModuleList(nn.LSTM(width, size // 2, batch_first=True) for width in inputs)
         self.backwards = nn.ModuleList(nn.LSTM(width, size // 2, batch_first=True) for width in inputs)
         self.dropout = dropout
 
     def forward(self, inputs: Tensor, mask: Tensor, *, padded: bool = True) -> Tensor:
-        """States [B,S,size] of inputs [B,S,D]; `padded=False` promises that the mask is all True."""
         index = reversal_index(mask) if padded else None
         states = inputs
         for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
@@ -60,6 +61,9 @@ class BidirectionalLstm(nn.Module):
             backwards = reverse(run_lstm(back, reverse(states, index)), index)
             states = torch.cat([run_lstm(ahead, states), backwards], dim=-1)
         return states
+
+    def summary(self, states: Tensor, mask: Tensor) -> Tensor:
+        return final_states(states, mask)
 
 
 def final_states(states: Tensor, mask: Tensor) -> Tensor:
@@ -71,40 +75,51 @@ def final_states(states: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DecoderState:
+class LstmState(DecoderState):
     """Where the decoder stands; N rows, one for each hypothesis."""
 
     hidden: Tensor  # [L,N,D]
     cell: Tensor  # [L,N,D]
     feed: Tensor | None = None  # [N,M] expected context of the step before, with input feeding
 
-    def select(self, index: Tensor) -> "DecoderState":
-        """The rows at `index`, in that order."""
+    def select(self, index: Tensor) -> "LstmState":
         feed = None if self.feed is None else self.feed.index_select(0, index)
-        return DecoderState(self.hidden.index_select(1, index), self.cell.index_select(1, index), feed)
+        return LstmState(self.hidden.index_select(1, index), self.cell.index_select(1, index), feed)
 
 
-class Decoder(nn.Module):
+class LstmDecoder(Decoder):
     """An LSTM over target words and, with input feeding, over the contexts of the steps before."""
 
     def __init__(self, input_size: int, size: int, *, feed_size: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.feed_size = feed_size
+        self.size = size
+        self.feeds = feed_size > 0
         self.lstm = nn.LSTM(
             input_size + feed_size, size, layers, batch_first=True, dropout=dropout if layers > 1 else 0
         )
 
-    def all_steps(self, inputs: Tensor, state: DecoderState) -> Tensor:
+    def start(self, states: Tensor, bridged: Tensor | None) -> LstmState:
+        batch, layers = len(states), self.lstm.num_layers
+        feed = states.new_zeros(batch, states.shape[2]) if self.feeds else None
+        if bridged is None:
+            zeros = states.new_zeros(layers, batch, self.size)
+            return LstmState(zeros, zeros, feed)
+        bridged = bridged.view(batch, 2 * layers, self.size).transpose(0, 1)
+        return LstmState(torch.tanh(bridged[:layers]), bridged[layers:].contiguous(), feed)
+
+    def all_steps(self, inputs: Tensor, memory: Memory) -> Tensor:
         """Outputs [B,T,D] for inputs [B,T,E], without input feeding."""
+        state = memory.start
+        assert isinstance(state, LstmState)
         return run_lstm(self.lstm, inputs, (state.hidden, state.cell))
 
-    def one_step(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
-        """The output [N,D] for inputs [N,·], and the new hidden and cell states [L,N,D].
-
-        For a single step this beats the kernel of whole sequences, which rearranges its weights at every call.
-        """
+    def one_step(self, inputs: Tensor, memory: Memory, state: DecoderState) -> tuple[Tensor, LstmState]:
+        """For a single step this beats the kernel of whole sequences, which rearranges its weights at every call."""
+        assert isinstance(state, LstmState)
         hiddens, cells = [], []
-        below = inputs
+        below = inputs.flatten(0, 1)  # [N,E]
+        if state.feed is not None:
+            below = torch.cat([below, state.feed], dim=-1)
         for layer in range(self.lstm.num_layers):
             if layer:
                 below = dropout(below, self.lstm.dropout, self.training)
@@ -112,7 +127,11 @@ class Decoder(nn.Module):
             below, cell = torch.lstm_cell(below, memory, *layer_weights(self.lstm, layer))
             hiddens.append(below)
             cells.append(cell)
-        return below, torch.stack(hiddens), torch.stack(cells)
+        return below.view(*inputs.shape[:2], -1), LstmState(torch.stack(hiddens), torch.stack(cells))
+
+    def feed(self, state: DecoderState, context: Tensor) -> LstmState:
+        assert isinstance(state, LstmState)
+        return replace(state, feed=context)
 
 
 def layer_weights(lstm: nn.LSTM, layer: int) -> list[Tensor]:
