@@ -22,9 +22,22 @@ from tests.training.helpers import ROOT, environment, same_training
 from tests.training.run.test_processes import losses, torchrun
 
 SAMPLED = {"name": "variational", "estimator": {"name": "reinforce", "samples": 1}}
+TRANSFORMER = {"name": "transformer", "layers": 1, "heads": 2, "width": 8, "feed_forward": 8}
 SECTIONS: dict[str, dict[str, Any]] = {
     "translation": {
         "model": {"embedding_size": 8, "memory_size": 8, "decoder_size": 8, "attention_size": 8},
+        "objective": SAMPLED,
+    },
+    "transformer": {
+        "task": "translation",
+        "model": {
+            "embedding_size": 8,
+            "encoder": TRANSFORMER,
+            "decoder": {**TRANSFORMER, "cross_layers": 1},
+            "inference_network": {"encoder": TRANSFORMER},
+            "shared_embeddings": True,
+            "attention_size": 8,
+        },
         "objective": SAMPLED,
     },
     "memory": {
@@ -65,7 +78,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def values_of(task: str, folder: Path, corpus: dict[str, Any], **training: Any) -> dict[str, Any]:
     found = {"task": task, **SECTIONS[task]}
-    if task == "translation":
+    if found["task"] == "translation":
         found["data"] = corpus
     elif task == "vqa":
         found["data"] = {**found["data"], "folder": str(folder / "scenes")}
@@ -131,8 +144,9 @@ def test_a_bad_batch_is_told_by_the_lines_of_its_sentences(
 
 
 @pytest.mark.slow
-def test_two_processes_share_prepared_shards(corpus: dict[str, Any], tmp_path: Path) -> None:
-    values = values_of("translation", tmp_path, corpus, epochs=4.0)
+@pytest.mark.parametrize("network", ["translation", "transformer"])
+def test_two_processes_share_prepared_shards(network: str, corpus: dict[str, Any], tmp_path: Path) -> None:
+    values = values_of(network, tmp_path, corpus, epochs=4.0)
     # neither dropout nor samples: then only rounding differs
     values["model"] = {**values["model"], "dropout": 0.0}
     values["objective"] = "marginal"

@@ -11,7 +11,7 @@ from latentalign.errors import UserError
 from latentalign.text.symmetrise import decode_links, symmetrise
 from latentalign.translation.align import TranslationAligner, word_probs
 from latentalign.translation.dataset import make_batch
-from tests.translation.tiny import SENTENCES, TARGETS, tiny_assets, tiny_model
+from tests.translation.tiny import NETWORKS, SENTENCES, TARGETS, tiny_assets, tiny_model
 
 PAIRS = list(zip(SENTENCES, TARGETS, strict=True))
 
@@ -71,10 +71,11 @@ def test_words_hold_the_mass_of_their_pieces():
     assert found.posterior == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("batch_pieces", [1, 60, 4096])
-def test_batches_do_not_change_alignments_or_scores(batch_pieces):
+def test_batches_do_not_change_alignments_or_scores(batch_pieces, network):
     assets = tiny_assets()
-    model = tiny_model(assets)
+    model = tiny_model(assets, **NETWORKS[network])
     together = list(
         TranslationAligner(model, assets, batch_pieces=batch_pieces).align(
             PAIRS, exact=True, score=True, window=3

@@ -17,7 +17,7 @@ from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import SearchOptions, beam_search
 from latentalign.translation.tokenizer import END, NEVER
 from latentalign.translation.translate import Translator
-from tests.translation.tiny import SENTENCES, TARGETS, tiny_assets, tiny_model
+from tests.translation.tiny import NETWORKS, SENTENCES, TARGETS, tiny_assets, tiny_model
 
 ASSETS = tiny_assets()
 KINDS = ("jump", "monotone")
@@ -42,10 +42,11 @@ def chain_model(kind="jump", **settings):
     )
 
 
-def small_model(kind, words=7, seed=2):
+def small_model(kind, words=7, seed=2, network="lstm"):
     """So few words that all outputs can be enumerated."""
     torch.manual_seed(seed)
-    config = ModelConfig(**SIZES, alignment={"name": "chain", "transitions": kind, "width": 2})
+    alignment = {"name": "chain", "transitions": kind, "width": 2}
+    config = ModelConfig(**SIZES, **NETWORKS[network], alignment=alignment)
     model = TranslationModel(config, source_size=9, target_size=words, needs_posterior=False).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -101,9 +102,10 @@ def log_sum(values):
     return top + math.log(sum(math.exp(value - top) for value in values))
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_problem_of_a_batch_has_the_marginal_of_all_paths(kind):
-    model = small_model(kind)
+def test_the_problem_of_a_batch_has_the_marginal_of_all_paths(kind, network):
+    model = small_model(kind, network=network)
     pairs = [([4, 5, 6], [4, 5, END]), ([7, 4], [6, END]), ([8], [5, 6, 5, END])]
     problem = model.problem(make_batch(*zip(*pairs, strict=True)))
     with torch.no_grad():
@@ -113,9 +115,9 @@ def test_the_problem_of_a_batch_has_the_marginal_of_all_paths(kind):
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wide_beam_with_filters_is_exhaustive_search(kind):
-    model, limit = small_model(kind), 3
+@pytest.mark.parametrize(("kind", "network"), [*((kind, "lstm") for kind in KINDS), ("jump", "transformer")])
+def test_a_wide_beam_with_filters_is_exhaustive_search(kind, network):
+    model, limit = small_model(kind, network=network), 3
     words = [word for word in range(7) if word != END and word not in NEVER]
     source = [4, 6, 5]
     expected = {
@@ -141,11 +143,13 @@ def test_a_wide_beam_with_filters_is_exhaustive_search(kind):
         assert hypothesis.log_prob == pytest.approx(expected[tuple(hypothesis.tokens)], abs=1e-6)
 
 
-@pytest.mark.parametrize("input_feeding", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{}, {"input_feeding": True}, NETWORKS["transformer"]], ids=["lstm", "fed", "transformer"]
+)
 @pytest.mark.parametrize("inference", ["exact", "kmax:3", "soft"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_reports_what_evaluation_says(kind, inference, input_feeding):
-    model, predictor = chain_model(kind, input_feeding=input_feeding), parse_inference(inference)
+def test_a_search_reports_what_evaluation_says(kind, inference, settings):
+    model, predictor = chain_model(kind, **settings), parse_inference(inference)
     options = SearchOptions(beam=3, max_length_factor=0.5)
     found = Translator(model, ASSETS, predictor=predictor, options=options).translate(SENTENCES)
     sources = [ASSETS.encode_source(sentence)[0] for sentence in SENTENCES]
@@ -167,9 +171,9 @@ def test_many_samples_search_like_the_exact_filter():
         assert one[0].log_prob == pytest.approx(other[0].log_prob, rel=0.03)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_links_are_smoothed_filtered_and_of_the_best_path(kind):
-    model = small_model(kind)
+@pytest.mark.parametrize(("kind", "network"), [*((kind, "lstm") for kind in KINDS), ("jump", "cross")])
+def test_links_are_smoothed_filtered_and_of_the_best_path(kind, network):
+    model = small_model(kind, network=network)
     source, target = [4, 6, 5], [5, 4, 6, END]
     every = paths(model, kind, source, target)
     total = log_sum(every.values())
@@ -193,8 +197,9 @@ def test_links_are_smoothed_filtered_and_of_the_best_path(kind):
     assert abs(found.exact - found.filtered).max() > 1e-3  # later words say something
 
 
-def test_links_of_a_batch_are_those_one_by_one():
-    model = chain_model()
+@pytest.mark.parametrize("network", NETWORKS)
+def test_links_of_a_batch_are_those_one_by_one(network):
+    model = chain_model(**NETWORKS[network])
     pairs = list(zip(SENTENCES, TARGETS, strict=True))
     aligner = TranslationAligner(model, ASSETS)
     assert aligner.choose() == "exact"
@@ -220,6 +225,7 @@ def test_without_jumps_it_is_the_categorical():
         assert [row.log_prob for row in one] == pytest.approx([row.log_prob for row in other], abs=1e-6)
 
 
+@pytest.mark.parametrize("network", ["lstm", "transformer"])
 @pytest.mark.parametrize("q", [None, "categorical", {"name": "chain", "width": 2}])
 @pytest.mark.parametrize(
     "objective",
@@ -234,8 +240,15 @@ def test_without_jumps_it_is_the_categorical():
         "vimco",
     ],
 )
-def test_objectives_train_every_part(objective, q):
-    model = chain_model(inference_network={"memory_size": 8, "alignment": q, "from_prior": True}).train()
+def test_objectives_train_every_part(objective, q, network):
+    settings = NETWORKS[network]
+    inference = {
+        "memory_size": 8,
+        **settings.get("inference_network", {}),
+        "alignment": q,
+        "from_prior": True,
+    }
+    model = chain_model(**{**settings, "inference_network": inference}).train()
     built = build_objective(objective)
     batch = make_batch(
         [ASSETS.encode_source(sentence)[0] for sentence in SENTENCES],

@@ -14,7 +14,7 @@ from latentalign.translation.decoding import PredictiveDecoder, SearchState
 from latentalign.translation.search import BeamStatus, Scores, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END, NEVER, START
 from latentalign.translation.translate import Translator
-from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
+from tests.translation.tiny import NETWORKS, SENTENCES, tiny_assets, tiny_model
 
 ASSETS = tiny_assets()
 
@@ -55,9 +55,10 @@ def search(model, decoder, **options):
         )
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("inference", ["exact", "kmax:3", "kmax:100", "soft"])
-def test_nothing_left_out_is_the_predictor(inference):
-    model, predictor = tiny_model(ASSETS), parse_inference(inference)
+def test_nothing_left_out_is_the_predictor(inference, network):
+    model, predictor = tiny_model(ASSETS, **NETWORKS[network]), parse_inference(inference)
     tokens, mask = pad([ASSETS.encode_source(sentence)[0] for sentence in SENTENCES])
     with torch.no_grad():
         memory = model.encode(tokens, mask)
@@ -76,9 +77,11 @@ def test_nothing_left_out_is_the_predictor(inference):
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("beam", [1, 3, 10])
 @pytest.mark.parametrize("inference", ["exact", "kmax:4"])
-@pytest.mark.parametrize("scale", [1.5, 4.0, 8.0])
-def test_leaving_out_what_cannot_matter_finds_the_same_translations(inference, beam, scale):
-    model, predictor = tiny_model(ASSETS, scale=scale), parse_inference(inference)
+@pytest.mark.parametrize(
+    ("scale", "network"), [(1.5, "lstm"), (4.0, "lstm"), (8.0, "lstm"), (1.5, "transformer"), (1.5, "cross")]
+)
+def test_leaving_out_what_cannot_matter_finds_the_same_translations(inference, beam, scale, network):
+    model, predictor = tiny_model(ASSETS, scale=scale, **NETWORKS[network]), parse_inference(inference)
     options = {"beam": beam, "n_best": 1, "eos_penalty": 0.3, "max_length_factor": 0.5}
     fast = search(model, PredictiveDecoder(model, predictor, tolerance=1e-6), **options)
     slow = search(model, SlowDecoder(model, predictor), **options)

@@ -28,6 +28,18 @@ def test_all_of_them_are_there() -> None:
         "gaussian-context",
     ):
         assert f"multi30k-de-en-{objective}" in NAMES
+    for kind in ("", "-marginal", "-variational", "-chain"):
+        assert f"multi30k-de-en-transformer{kind}" in NAMES
+
+
+def test_transformers_have_the_sizes_that_people_use() -> None:
+    sizes = {"iwslt14-de-en-transformer": (6, 4, 512, 1024), "wmt17-en-de-transformer": (6, 8, 512, 2048)}
+    for name, expected in sizes.items():
+        model = load_recipe(name).model
+        for part in (model.encoder, model.decoder):
+            assert (part.layers, part.heads, part.width, part.feed_forward) == expected
+        assert model.decoder.cross_layers == 0
+        assert model.hidden_size == model.embedding_size, "so that embeddings can be shared"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,10 +79,13 @@ def test_iwslt_has_the_settings_of_the_released_code() -> None:
     assert build_objective(recipe.objective).needs_posterior
 
 
-def test_multi30k_recipes_differ_in_their_objective_alone() -> None:
-    base = load_recipe("multi30k-de-en")
-    for name in NAMES:
-        if name.startswith("multi30k-de-en") and not name.endswith(
+@pytest.mark.parametrize("start", ["multi30k-de-en", "multi30k-de-en-transformer"])
+def test_multi30k_recipes_differ_in_their_objective_alone(start: str) -> None:
+    base = load_recipe(start)
+    family = [name for name in NAMES if name.startswith(start)]
+    assert len(family) > 3
+    for name in family:
+        if ("transformer" in name) == ("transformer" in start) and not name.endswith(
             ("relaxed", "chain", "gaussian-context", "input-feeding")
         ):
             recipe = load_recipe(name)
@@ -81,7 +96,10 @@ def test_multi30k_recipes_differ_in_their_objective_alone() -> None:
 
 
 def test_recipes_are_short_lists_of_differences() -> None:
+    bases = ("-transformer",)  # sizes and rates of their own
     for name in NAMES:
+        if name.endswith(bases):
+            continue
         text = Path(FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if line and not line.startswith("#")]
         assert len(lines) <= 12 or not text.count("\nbase:"), name

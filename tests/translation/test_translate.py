@@ -12,7 +12,7 @@ from latentalign.translation.decoding import PredictiveDecoder
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.tokenizer import END, PAD, START
 from latentalign.translation.translate import Translator, windows
-from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
+from tests.translation.tiny import NETWORKS, SENTENCES, tiny_assets, tiny_model
 
 ASSETS = tiny_assets()
 
@@ -33,10 +33,14 @@ def same(found, expected):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-6)
 
 
-@pytest.mark.parametrize("input_feeding", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"input_feeding": True}, NETWORKS["transformer"], NETWORKS["cross"]],
+    ids=["lstm", "input feeding", "transformer", "cross"],
+)
 @pytest.mark.parametrize("inference", ["exact", "kmax:2", "soft"])
-def test_a_batch_is_its_sentences_one_by_one(inference, input_feeding):
-    model = tiny_model(ASSETS, input_feeding=input_feeding, decoder_layers=2)
+def test_a_batch_is_its_sentences_one_by_one(inference, settings):
+    model = tiny_model(ASSETS, decoder_layers=2, **settings)
     together = translator(model, inference=inference, n_best=3).translate(SENTENCES)
     alone = [
         translator(model, inference=inference, n_best=3).translate([sentence])[0] for sentence in SENTENCES

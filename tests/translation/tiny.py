@@ -23,6 +23,15 @@ TARGETS = [
 ]
 
 
+_SMALL = {"name": "transformer", "layers": 2, "heads": 2, "width": 12, "feed_forward": 16}
+# what makes memory and queries: settings of a model, to parametrise tests over
+NETWORKS = {
+    "lstm": {},
+    "transformer": {"encoder": _SMALL, "decoder": _SMALL, "inference_network": {"encoder": _SMALL}},
+    "cross": {"encoder": _SMALL, "decoder": {**_SMALL, "cross_layers": 1}},
+}
+
+
 def tiny_assets(*, kind="bpe", source_end=True):
     config = TokenizerConfig(kind=kind, size=60, joint=True, byte_fallback=False)
     tokenizers = learn_tokenizers(*count_words(zip(SENTENCES, TARGETS, strict=True)), config=config)
@@ -45,6 +54,8 @@ def tiny_model(assets, *, posterior=True, scale=4.0, seed=1, **settings):
         config, source_size=len(assets.source), target_size=len(assets.target), needs_posterior=posterior
     )
     with torch.no_grad():
+        norms = [part for part in model.modules() if isinstance(part, torch.nn.LayerNorm)]
+        kept = {id(parameter) for part in norms for parameter in part.parameters()}
         for parameter in model.parameters():
-            parameter.mul_(scale)
+            parameter.mul_(1.0 if id(parameter) in kept else scale)
     return model.double().eval()

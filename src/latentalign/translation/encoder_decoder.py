@@ -11,7 +11,7 @@ from typing import Self
 from torch import Tensor, nn
 
 
-class Encoder(nn.Module, ABC):
+class SentenceEncoder(nn.Module, ABC):
     """Words to states, every one with the whole sentence at hand."""
 
     size: int  # of a state
@@ -42,7 +42,7 @@ class Memory:
     values: Tensor  # [B,S,H] A x, for the likelihood
     mask: Tensor  # [B,S]
     start: DecoderState  # before the first word, B rows
-    looked_at: Tensor | None = None  # [B,…] what the decoder itself attends to, where it does
+    projected: Tensor | None = None  # [B,…] what the decoder itself attends to, where it does
 
     def select(self, index: Tensor) -> "Memory":
         """The sentences at `index`, in that order."""
@@ -52,7 +52,7 @@ class Memory:
             self.values.index_select(0, index),
             self.mask.index_select(0, index),
             self.start.select(index),
-            None if self.looked_at is None else self.looked_at.index_select(0, index),
+            None if self.projected is None else self.projected.index_select(0, index),
         )
 
 
@@ -66,7 +66,7 @@ class Decoder(nn.Module, ABC):
     def start(self, states: Tensor, bridged: Tensor | None) -> DecoderState:
         """Before the first word, for memory states [B,S,M] and what the bridge made of them."""
 
-    def look_at(self, states: Tensor) -> Tensor | None:
+    def project_source(self, states: Tensor) -> Tensor | None:
         """Keys and values of its own for memory states [B,S,M]; None if it reaches the source through z alone."""
         return None
 

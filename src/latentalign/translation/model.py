@@ -82,7 +82,7 @@ class TranslationModel(nn.Module):
         start = self.decoder.start(states, bridged)
         states = self.memory_dropout(states)
         keys, values = self.score.project_memory(states), self.context(states)
-        return Memory(states, keys, values, source_mask, start, self.decoder.look_at(states))
+        return Memory(states, keys, values, source_mask, start, self.decoder.project_source(states))
 
     @property
     def remembers(self) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.translation.dropout import dropout
-from latentalign.translation.encoder_decoder import Decoder, DecoderState, Encoder, Memory
+from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SentenceEncoder
 
 
 def reversal_index(mask: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def run_lstm(lstm: nn.Module, inputs: Tensor, state: tuple[Tensor, Tensor] | Non
         return run_lstm(lstm, inputs.to(dtype), known)
 
 
-class BidirectionalLstm(Encoder):
+class BidirectionalLstm(SentenceEncoder):
     """Two LSTMs a layer, each over plain padded tensors.
 
     The backward one reads each sequence reversed in place, so padding always comes last and never matters.
@@ -123,8 +123,8 @@ class LstmDecoder(Decoder):
         for layer in range(self.lstm.num_layers):
             if layer:
                 below = dropout(below, self.lstm.dropout, self.training)
-            memory = (state.hidden[layer], state.cell[layer])
-            below, cell = torch.lstm_cell(below, memory, *layer_weights(self.lstm, layer))
+            before = (state.hidden[layer], state.cell[layer])
+            below, cell = torch.lstm_cell(below, before, *layer_weights(self.lstm, layer))
             hiddens.append(below)
             cells.append(cell)
         return below.view(*inputs.shape[:2], -1), LstmState(torch.stack(hiddens), torch.stack(cells))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from latentalign.translation.config import TransformerConfig, TransformerDecoderConfig
 from latentalign.translation.dropout import Dropout
-from latentalign.translation.encoder_decoder import Decoder, DecoderState, Encoder, Memory
+from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SentenceEncoder
 
 
 def positions(count: int, size: int, *, like: Tensor, first: int = 0) -> Tensor:
@@ -89,9 +89,9 @@ class Block(nn.Module):
         states = states + self.dropout(self.attention(normed, known, mask=mask, causal=causal))
         if self.cross is not None and self.cross_norm is not None:
             assert source is not None
-            looked_at, real = source
-            together = states.view(len(looked_at), -1, states.shape[-1])  # hypotheses share their source
-            seen = self.cross(self.cross_norm(together), looked_at, mask=real)
+            projected, real = source
+            together = states.view(len(projected), -1, states.shape[-1])  # hypotheses share their source
+            seen = self.cross(self.cross_norm(together), projected, mask=real)
             states = states + self.dropout(seen).view_as(states)
         inner = self.dropout(F.relu(self.inner(self.feed_forward_norm(states))))
         return states + self.dropout(self.outer(inner)), known
@@ -110,7 +110,7 @@ class _Entrance(nn.Module):
         return states + positions(states.shape[1], states.shape[2], like=states, first=first)
 
 
-class TransformerEncoder(Encoder):
+class TransformerEncoder(SentenceEncoder):
     """Self-attention over all words of a sentence."""
 
     def __init__(self, input_size: int, config: TransformerConfig, *, dropout: float) -> None:
@@ -168,9 +168,10 @@ class TransformerDecoder(Decoder):
         nothing = states.new_zeros(len(states), 2, self.heads, 0, self.size // self.heads)
         return TransformerState((nothing,) * len(self.blocks))
 
-    def look_at(self, states: Tensor) -> Tensor | None:
+    def project_source(self, states: Tensor) -> Tensor | None:
         """Keys and values of the source for every block that attends to it: [B,n,2,heads,S,·]."""
-        found = [block.cross.keys_and_values(states) for block in self.blocks if block.cross is not None]
+        crosses = [block.cross for block in self.blocks if isinstance(block, Block)]
+        found = [cross.keys_and_values(states) for cross in crosses if cross is not None]
         return torch.stack(found, dim=1) if found else None
 
     def all_steps(self, inputs: Tensor, memory: Memory) -> Tensor:
@@ -194,6 +195,6 @@ class TransformerDecoder(Decoder):
 
 def _source_of(memory: Memory, layer: int) -> tuple[Tensor, Tensor] | None:
     """What the block of this layer attends to, if it does."""
-    if memory.looked_at is None or layer >= memory.looked_at.shape[1]:
+    if memory.projected is None or layer >= memory.projected.shape[1]:
         return None
-    return memory.looked_at[:, layer], memory.mask
+    return memory.projected[:, layer], memory.mask
