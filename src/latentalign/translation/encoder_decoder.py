@@ -11,7 +11,7 @@ from typing import Self
 from torch import Tensor, nn
 
 
-class SentenceEncoder(nn.Module, ABC):
+class SequenceEncoder(nn.Module, ABC):
     """Words to states, every one with the whole sentence at hand."""
 
     size: int  # of a state

@@ -8,7 +8,7 @@ from latentalign.translation.config import (
     TransformerConfig,
     TransformerDecoderConfig,
 )
-from latentalign.translation.encoder_decoder import Decoder, SentenceEncoder
+from latentalign.translation.encoder_decoder import Decoder, SequenceEncoder
 from latentalign.translation.recurrent import BidirectionalLstm, LstmDecoder
 from latentalign.translation.tokenizer import PAD
 from latentalign.translation.transformer import TransformerDecoder, TransformerEncoder
@@ -16,7 +16,7 @@ from latentalign.translation.transformer import TransformerDecoder, TransformerE
 
 def build_encoder(
     config: EncoderConfig, *, input_size: int, size: int, layers: int, dropout: float
-) -> SentenceEncoder:
+) -> SequenceEncoder:
     """An encoder of word vectors of `input_size`; `size` and `layers` are those of LSTMs."""
     if isinstance(config, TransformerConfig):
         return TransformerEncoder(input_size, config, dropout=dropout)

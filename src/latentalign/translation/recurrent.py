@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from latentalign.translation.dropout import dropout
-from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SentenceEncoder
+from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SequenceEncoder
 
 
 def reversal_index(mask: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def run_lstm(lstm: nn.Module, inputs: Tensor, state: tuple[Tensor, Tensor] | Non
         return run_lstm(lstm, inputs.to(dtype), known)
 
 
-class BidirectionalLstm(SentenceEncoder):
+class BidirectionalLstm(SequenceEncoder):
     """Two LSTMs a layer, each over plain padded tensors.
 
     The backward one reads each sequence reversed in place, so padding always comes last and never matters.

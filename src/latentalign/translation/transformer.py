@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from latentalign.translation.config import TransformerConfig, TransformerDecoderConfig
 from latentalign.translation.dropout import Dropout
-from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SentenceEncoder
+from latentalign.translation.encoder_decoder import Decoder, DecoderState, Memory, SequenceEncoder
 
 
 def positions(count: int, size: int, *, like: Tensor, first: int = 0) -> Tensor:
@@ -110,7 +110,7 @@ class _Entrance(nn.Module):
         return states + positions(states.shape[1], states.shape[2], like=states, first=first)
 
 
-class TransformerEncoder(SentenceEncoder):
+class TransformerEncoder(SequenceEncoder):
     """Self-attention over all words of a sentence."""
 
     def __init__(self, input_size: int, config: TransformerConfig, *, dropout: float) -> None:
