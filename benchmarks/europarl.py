@@ -7,7 +7,6 @@ the gold pairs are; pairs of at most 60 words are kept, and the gold pairs (with
 on, as they were for eflomal. A finished run is not trained again.
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -15,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import data_options
 from latentalign import __version__
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.provenance import provenance_of_run, write_recipes
@@ -105,13 +105,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path("runs/europarl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/results/alignment"))
-    options = parser.parse_args()
+    options = data_options(__doc__, work="runs/europarl", out="docs/results/alignment").parse_args()
     text = options.work / "data"
     if not (text / "valid.en").is_file():
         prepare(options.data, text)

@@ -8,7 +8,6 @@ probability, the mean of the aligner's and of the translator's exact posterior, 
 already is not learnt again.
 """
 
-import argparse
 import json
 import subprocess
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 import latentalign as la
 from benchmarks.europarl import command, prepare
+from benchmarks.options import data_options
 from latentalign.files import write_atomic
 from latentalign.text.links import Link, Links, read_links, score_links
 from latentalign.text.parallel import read_parallel
@@ -116,12 +116,7 @@ def page(content: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path("runs/together"))
-    parser.add_argument("--out", type=Path, default=Path("docs/results/alignment"))
+    parser = data_options(__doc__, work="runs/together", out="docs/results/alignment")
     parser.add_argument("--epochs", type=float, default=1.0)
     options = parser.parse_args()
     aligner, run = learn(options.data, options.work, options.epochs)

@@ -1,11 +1,11 @@
 """The aligner beside eflomal and fast_align: python -m benchmarks.wordalign --data DIR [--peers VENV] [--out FOLDER]
 
 DIR has europarl20k.{de,en}.gz and dev.{de,en,gold}. VENV has eflomal and systran-align installed. Every system reads
-the same files; CPU seconds are of one process with one thread, from its start to its last link of all pairs. Parts that
-are finished are kept in the folder of work, so that a run that was interrupted goes on where it was.
+the same files; CPU seconds are of one process with one thread, from its start to its last link of all pairs. With
+--translator RUN --multi30k DIR pairs are also filtered beside a translator of Multi30k. Parts that are finished are
+kept in the folder of work, so that a run that was interrupted goes on where it was.
 """
 
-import argparse
 import json
 import platform
 import sys
@@ -14,12 +14,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import data_options
 from benchmarks.wordalign import systems
 from benchmarks.wordalign.corpus import Corpus, read_corpus, write_pairs
-from benchmarks.wordalign.measures import calibration, dev_pairs, difference, filtering, rates, thresholds
+from benchmarks.wordalign.filtering import filter_beside_translator, filter_by_aligner
+from benchmarks.wordalign.measures import calibration, dev_pairs, difference, rates, thresholds
 from benchmarks.wordalign.page import page
+from benchmarks.wordalign.picture import draw_reliability
 from latentalign import __version__
 from latentalign.files import write_atomic
+from latentalign.text.symmetrise import decode_links
 from latentalign.wordalign.aligner import Aligner
 from latentalign.wordalign.settings import Settings
 
@@ -94,9 +98,19 @@ def ablation(corpus: Corpus, name: str, change: dict[str, Any]) -> dict[str, Any
     return row
 
 
-def filter_figure(corpus: Corpus) -> float:
-    aligner = Aligner.fit(corpus.pairs[:ABLATED])
-    return filtering(aligner, corpus.pairs[ABLATED : ABLATED + 1000])
+def decoding(corpus: Corpus, aligner: Aligner) -> dict[str, float]:
+    """The error where a part of the way from posteriors to links is left out."""
+    found = dev_pairs(aligner, corpus)
+    links = {
+        "all of it": [pair.links() for pair in found],
+        "no weaker links for words left over": [pair.links(threshold=pair.threshold) for pair in found],
+        "mean of the posteriors from 0.5 on": [
+            decode_links((pair.forward + pair.backward) / 2, threshold=0.5) for pair in found
+        ],
+    }
+    return {
+        name: rates([frozenset(pair) for pair in kind], corpus.gold)["aer"] for name, kind in links.items()
+    }
 
 
 class Kept:
@@ -119,13 +133,10 @@ def note(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
+    parser = data_options(__doc__, work="runs/wordalign", out="docs/results/wordalign")
     parser.add_argument("--peers", type=Path, default=None)
-    parser.add_argument("--work", type=Path, default=Path("runs/wordalign"))
-    parser.add_argument("--out", type=Path, default=Path("docs/results/wordalign"))
+    parser.add_argument("--translator", type=Path, default=None, help="a run on Multi30k, German to English")
+    parser.add_argument("--multi30k", type=Path, default=None, help="folder of train and test_2016_flickr")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     corpus = read_corpus(options.data)
@@ -140,15 +151,25 @@ def main() -> None:
         results["sizes"][str(size)] = keep(
             f"size-{size}", lambda n=size: compare(corpus, n, options.peers, options.work)
         )
-    results["seen"] = keep(
-        "seen", lambda: own_figures(corpus, Aligner.load(options.work / "20000" / "aligner"))
-    )
+    for size in SIZES:
+        results["sizes"][str(size)]["own"] = keep(
+            f"own-{size}", lambda n=size: own_figures(corpus, Aligner.load(options.work / str(n) / "aligner"))
+        )
     results["unseen"] = keep("unseen", lambda: own_figures(corpus, Aligner.fit(corpus.pairs)))
-    results["filtering_auc"] = keep("filtering", lambda: filter_figure(corpus))
+    largest = options.work / str(max(SIZES)) / "aligner"
+    results["decoding"] = keep("decoding", lambda: decoding(corpus, Aligner.load(largest)))
+    results["filtering"] = {"europarl": keep("filtering", lambda: filter_by_aligner(corpus.pairs, ABLATED))}
+    if options.translator is not None and options.multi30k is not None:
+        results["filtering"]["multi30k"] = keep(
+            "filtering-multi30k", lambda: filter_beside_translator(options.translator, options.multi30k)
+        )
     for name, change in ABLATIONS.items():
         results["ablations"].append(keep(f"ablation {name}", lambda n=name, c=change: ablation(corpus, n, c)))
     write_atomic(options.out / "results.json", json.dumps(results, indent=1) + "\n")
-    write_atomic(options.out / "README.md", page(results))
+    draw_reliability(results, options.out / "reliability.png")
+    million = options.out / "million.json"
+    measured = json.loads(million.read_text(encoding="utf-8")) if million.is_file() else None
+    write_atomic(options.out / "README.md", page(results, measured))
 
 
 if __name__ == "__main__":

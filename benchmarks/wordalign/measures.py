@@ -1,11 +1,11 @@
-"""Error rates with paired bootstrap intervals, calibration, thresholds and the ranking of bad pairs."""
+"""Error rates with paired bootstrap intervals, calibration, thresholds, the area under a ROC curve."""
 
 import random
 from typing import Any
 
 import numpy as np
 
-from benchmarks.wordalign.corpus import Corpus, Pair
+from benchmarks.wordalign.corpus import Corpus
 from benchmarks.wordalign.systems import Links
 from latentalign.text.links import Link
 from latentalign.wordalign.aligner import Aligner
@@ -74,14 +74,10 @@ def thresholds(pairs: list[PairPosteriors], gold: list[frozenset[Link]]) -> dict
     return {"own": pairs[0].threshold, "own_aer": own, "best": best, "best_aer": tried[best]}
 
 
-def filtering(aligner: Aligner, pairs: list[Pair]) -> float:
-    """Area under the ROC curve of the score, where a tenth of the pairs got the target of another."""
-    count = len(pairs) // 10
-    targets = [pair[1] for pair in pairs[:count]]
-    bad = [(pairs[n][0], targets[(n + 1) % count]) for n in range(count)]
-    good = [pair.score for pair in aligner.align(pairs[count:])]
-    wrong = [pair.score for pair in aligner.align(bad)]
-    return float(np.mean([[float(g > w) + 0.5 * float(g == w) for w in wrong] for g in good]))
+def area_under_roc(good: list[float], bad: list[float]) -> float:
+    """How often a good pair has the greater score."""
+    wrong = np.array(bad)
+    return float(np.mean([np.mean((g > wrong) + 0.5 * (g == wrong)) for g in good]))
 
 
 def dev_pairs(aligner: Aligner, corpus: Corpus) -> list[PairPosteriors]:

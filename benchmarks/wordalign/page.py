@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: dict[str, Any], million: dict[str, Any] | None) -> str:
     return "\n".join([
         "# The aligner on Europarl",
         "",
@@ -11,15 +11,20 @@ def page(results: dict[str, Any]) -> str:
         "All systems read the same tokens; CPU seconds of one thread, from start to the last link. Command:",
         "",
         "```",
-        "python -m benchmarks.wordalign --data DIR --peers VENV",
+        "python -m benchmarks.wordalign --data DIR --peers VENV --translator RUN --multi30k DIR",
         "```",
+        "",
+        "## Beside other aligners",
         "",
         *_systems(results),
         "",
         *_own(results),
         "",
+        *_filtering(results["filtering"]),
+        "",
         *_ablations(results),
         "",
+        *_million(million),
     ])  # fmt: skip
 
 
@@ -55,38 +60,57 @@ def _systems(results: dict[str, Any]) -> list[str]:
 
 def _own(results: dict[str, Any]) -> list[str]:
     lines = [
-        "| all pairs | mean | grow-diag-final-and | threshold | best threshold | calibration error | unknown words |",
+        "## Probabilities and thresholds",
+        "",
+        "| pairs | mean | grow-diag-final-and | own threshold: AER | best threshold: AER | calibration error "
+        "| unknown words |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in ("seen", "unseen"):
-        own = results[name]
+    rows = {f"{int(n):,}": results["sizes"][n]["own"] for n in sorted(results["sizes"], key=int)}
+    for name, own in {**rows, "all, without the text of the 50": results["unseen"]}.items():
         bounds = own["thresholds"]
         lines.append(
-            f"| text {name} in training | {own['rates']['mean']['aer']:.3f} "
-            f"| {own['rates']['grow-diag-final-and']['aer']:.3f} "
+            f"| {name} | {own['rates']['mean']['aer']:.3f} | {own['rates']['grow-diag-final-and']['aer']:.3f} "
             f"| {bounds['own']:.2f}: {bounds['own_aer']:.3f} | {bounds['best']:.2f}: {bounds['best_aer']:.3f} "
             f"| {own['calibration']['error']:.3f} | {own['unknown_words']} |"
         )
-    lines += [
+    return [
+        *lines,
         "",
-        "How often printed links are right (20,000 pairs, text seen; no gold link was used to fit anything):",
+        "The calibration error is the mean distance between the probability of printed links and the share of right",
+        "ones, in ten bins. No gold link was used to fit the probabilities or the threshold. The best threshold is the",
+        "best by gold links of those tried with `--threshold`.",
         "",
+        "![How often printed links are right, against their probability](reliability.png)",
+        "",
+        "Numbers beside the points are links.",
     ]
-    lines += ["| probability | right | links | |", "|---|---|---|---|"]
-    for item in results["seen"]["calibration"]["bins"]:
-        bar = "█" * round(20 * item["right"])
-        lines.append(f"| {item['probability']:.2f} | {item['right']:.2f} | {item['links']} | {bar} |")
-    lines += [
+
+
+def _filtering(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "## Filtering bad pairs",
         "",
-        "Filtering: of 1,000 pairs that a model of 2,000 others had not seen, a tenth with the target of another: area",
-        f"under the ROC curve of the pair score {results['filtering_auc']:.4f}.",
+        "Of 1,000 pairs a tenth got the target of another. Area under the ROC curve of the pair's score:",
+        "",
+        "| pairs | aligner | translator |",
+        "|---|---|---|",
+        f"| Europarl, an aligner of 2,000 other pairs | {found['europarl']:.4f} | – |",
     ]
+    if "multi30k" in found:
+        both = found["multi30k"]
+        lines.append(
+            f"| Multi30k, test 2016, both learnt from {both['pairs']:,} pairs (translator: exact marginal, "
+            f"{both['epochs']:g} epochs) | {both['aligner']:.4f} | {both['translator']:.4f} |"
+        )
     return lines
 
 
 def _ablations(results: dict[str, Any]) -> list[str]:
     lines = [
-        "Each part left out, 2,000 pairs (AER by mean / grow-diag-final-and):",
+        "## Each part left out",
+        "",
+        "2,000 pairs, AER by mean / grow-diag-final-and:",
         "",
         "| | text seen | text unseen |",
         "|---|---|---|",
@@ -94,4 +118,23 @@ def _ablations(results: dict[str, Any]) -> list[str]:
     for row in results["ablations"]:
         cells = [f"{row[k]['mean']:.3f} / {row[k]['grow-diag-final-and']:.3f}" for k in ("seen", "unseen")]
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
-    return lines
+    lines += ["", "From posteriors to links, all pairs:", "", "| | AER |", "|---|---|"]
+    return [*lines, *(f"| {name} | {aer:.3f} |" for name, aer in results["decoding"].items())]
+
+
+def _million(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    return [
+        "## A larger corpus",
+        "",
+        f"{found['pairs']:,} generated pairs of 3 to 10 words (20,000 words by Zipf's law, swaps, words without a",
+        f"link), learnt from and aligned by one command in {found['processes']} process: "
+        f"{found['cpu_seconds']:.0f} CPU seconds, {found['megabytes']:.0f} MB at most, AER {found['aer']:.4f}",
+        "against the links they were generated with. Command:",
+        "",
+        "```",
+        "python -m benchmarks.wordalign.million",
+        "```",
+        "",
+    ]

@@ -1,43 +1,29 @@
 """What an aligner says, as the API gives it."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from latentalign.inspector.schemas import AlignResult, By, Matrices, ScoreResult
-from latentalign.inspector.translation_results import finite, link_list, row_entropy
-from latentalign.text.links import format_links
+from latentalign.inspector.pair_results import LinksAsked, finite
+from latentalign.inspector.schemas import AlignResult, Matrices, ScoreResult
+from latentalign.inspector.translation_results import row_entropy
 from latentalign.text.parallel import Pair
 from latentalign.wordalign.aligner import Aligner
+from latentalign.wordalign.decoding import PairPosteriors
 
 
-def align(
-    aligner: Aligner,
-    pairs: Sequence[Pair],
-    *,
-    by: By,
-    exact: bool,
-    scores: bool,
-    matrices: bool,
-    threshold: float | None,
-) -> list[AlignResult]:
+def align(aligner: Aligner, pairs: Sequence[Pair], asked: LinksAsked) -> list[AlignResult]:
     """As `latentalign align ALIGNER`. There is one distribution: what `by` and `exact` could choose is the same."""
-    results = []
-    for found in aligner.align(pairs):
-        links = found.links(threshold=threshold)
-        # a probability of its own for every link: rows need not sum to 1, those of one direction do with no word
-        tables = Matrices(
-            posterior=found.probs.tolist(), entropy={"posterior": row_entropy(found.forward).tolist()}
-        )
-        results.append(
-            AlignResult(
-                source_words=found.source_words,
-                target_words=found.target_words,
-                links=link_list(links),
-                pharaoh=format_links(links, probs=links if scores else None),
-                score=finite(found.score) if scores else None,
-                matrices=tables if matrices else None,
-            )
-        )
-    return results
+    return [
+        asked.result(found, found.links(threshold=asked.threshold), partial(_matrices, found))
+        for found in aligner.align(pairs)
+    ]
+
+
+def _matrices(found: PairPosteriors) -> Matrices:
+    # a probability of its own for every link: rows need not sum to 1, those of one direction do with no word
+    return Matrices(
+        posterior=found.probs.tolist(), entropy={"posterior": row_entropy(found.forward).tolist()}
+    )
 
 
 def score(aligner: Aligner, pairs: Sequence[Pair]) -> list[ScoreResult]:

@@ -11,6 +11,7 @@ from latentalign.errors import UserError
 from latentalign.inspector import aligner_results, translation_results
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
+from latentalign.inspector.pair_results import LinksAsked
 from latentalign.inspector.schemas import AlignResult, By, RunInfo, ScoreResult
 from latentalign.text.parallel import Pair
 from latentalign.training.trained_aligner import TrainedAligner, load
@@ -54,8 +55,8 @@ class ServedRun:
         """How long a sentence is to the model."""
         return len(getattr(self.run.assets, side).encode(text))
 
-    def align(self, pairs: Sequence[Pair], **asked: Any) -> list[AlignResult]:
-        return translation_results.align(self.run.aligner(), pairs, **asked)
+    def align(self, pairs: Sequence[Pair], asked: LinksAsked) -> list[AlignResult]:
+        return translation_results.align(self.run.aligner(), pairs, asked)
 
     def score(self, pairs: Sequence[Pair], **asked: Any) -> list[ScoreResult]:
         return translation_results.score(self.run.aligner(), pairs, **asked)
@@ -86,8 +87,8 @@ class ServedAligner:
     def count_pieces(self, side: Side, text: str) -> int:
         return len(self.aligner.units(text))
 
-    def align(self, pairs: Sequence[Pair], **asked: Any) -> list[AlignResult]:
-        return aligner_results.align(self.aligner, pairs, **asked)
+    def align(self, pairs: Sequence[Pair], asked: LinksAsked) -> list[AlignResult]:
+        return aligner_results.align(self.aligner, pairs, asked)
 
     def score(self, pairs: Sequence[Pair], **asked: Any) -> list[ScoreResult]:
         return aligner_results.score(self.aligner, pairs)

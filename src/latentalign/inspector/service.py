@@ -16,6 +16,7 @@ from latentalign.inspector.answers import answer, request_of
 from latentalign.inspector.batching import MicroBatcher, Overloaded, QueuedRequest, TimeUp
 from latentalign.inspector.limits import UNAVAILABLE, UNPROCESSABLE, Limits, Refused
 from latentalign.inspector.next_words import next_words
+from latentalign.inspector.pair_results import LinksAsked
 from latentalign.inspector.runs import ServedAligner, ServedRun, ServedRuns, Side
 from latentalign.inspector.schemas import (
     AlignRequest,
@@ -96,17 +97,17 @@ class InspectorService:
         pairs = self._pairs(served, request.pairs)
         if request.matrices:
             self.limits.check_cells((len(right.split()), len(left.split())) for left, right in pairs)
-        asked: dict[str, Any] = {
-            "by": by,
-            "exact": by == "exact" or (request.matrices and not served.relaxed),
-            "scores": request.scores,
-            "matrices": request.matrices,
-            "threshold": request.threshold,
-        }
+        asked = LinksAsked(
+            by=by,
+            exact=by == "exact" or (request.matrices and not served.relaxed),
+            scores=request.scores,
+            matrices=request.matrices,
+            threshold=request.threshold,
+        )
         results = await self._do(
-            ("align", served.name, *asked.values()),
+            ("align", served.name, asked),
             pairs,
-            lambda items: served.align(items, **asked),
+            lambda items: served.align(items, asked),
             alone=served.relaxed and request.scores,
         )
         return AlignResponse(run=served.name, by=by, results=results)

@@ -1,16 +1,16 @@
 """The work behind the API, free of HTTP: the functions of the command line, and what the page shows besides."""
 
-import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from latentalign.alignment.prediction import Predictor
+from latentalign.inspector.pair_results import LinksAsked, finite, link_list
 from latentalign.inspector.schemas import (
     AlignResult,
     By,
     Disagreement,
-    Link,
     Matrices,
     ScoreResult,
     SentenceResult,
@@ -48,35 +48,18 @@ def _translation(found: Translation, by: str | None) -> TranslationResult:
     )
 
 
-def link_list(links: dict[tuple[int, int], float]) -> list[Link]:
-    return [Link(source=i, target=j, probability=p) for (i, j), p in sorted(links.items())]
-
-
 def align(
-    aligner: TranslationAligner,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    by: By,
-    exact: bool,
-    scores: bool,
-    matrices: bool,
-    threshold: float | None,
+    aligner: TranslationAligner, pairs: Sequence[tuple[str, str]], asked: LinksAsked
 ) -> list[AlignResult]:
     """As `latentalign align`."""
-    results = []
-    for found in aligner.align(pairs, exact=exact, score=scores):
-        links = decode_links(found.probs(by), threshold=threshold)
-        results.append(
-            AlignResult(
-                source_words=found.source_words,
-                target_words=found.target_words,
-                links=link_list(links),
-                pharaoh=format_links(links, probs=links if scores else None),
-                score=finite(found.score) if scores else None,
-                matrices=_matrices(found) if matrices else None,
-            )
+    return [
+        asked.result(
+            found,
+            decode_links(found.probs(asked.by), threshold=asked.threshold),
+            partial(_matrices, found),
         )
-    return results
+        for found in aligner.align(pairs, exact=asked.exact, score=asked.scores)
+    ]
 
 
 def _matrices(found: PairAlignment) -> Matrices:
@@ -129,7 +112,3 @@ def score(
 def _score(mean: float | None, pieces: int) -> ScoreResult:
     mean = finite(mean)
     return ScoreResult(score=mean, log_prob=None if mean is None else mean * pieces, pieces=pieces)
-
-
-def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

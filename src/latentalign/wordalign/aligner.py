@@ -23,7 +23,7 @@ from latentalign.wordalign.learning import InOneProcess, Report, Work, learn
 from latentalign.wordalign.model import Model, Vocabularies, pruned_total
 from latentalign.wordalign.renumbering import joined, renumbered
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.shards import ShardsOnDisk, WordPair, shard_pairs
+from latentalign.wordalign.shards import ShardsOnDisk, WordPair, cells, grouped
 from latentalign.wordalign.vocabulary import WordVocabulary
 from latentalign.wordalign.words import Line, read_line
 from latentalign.wordalign.workers import InProcesses
@@ -143,7 +143,8 @@ class Aligner:
         fitting = [n for n, length in enumerate(longest) if length <= self.settings.longest]
         found: dict[int, PairPosteriors] = {}
         # pairs of more words than a shard holds are worked on by themselves
-        for part in _parts(lines, fitting, self.settings.shard_cells):
+        sizes = [cells((source.units, target.units)) for source, target in lines]
+        for part in grouped(fitting, self.settings.shard_cells, sizes.__getitem__):
             for batch in posteriors(self._shard([lines[n] for n in part]), self.model):
                 found.update(self._aligned(lines, part, batch))
         return [
@@ -246,7 +247,7 @@ class _Corpus:
     def work(self, vocabularies: Vocabularies, processes: int, stack: ExitStack) -> Work:
         """Shards in memory if there are few; else on disk."""
         pairs: Iterator[WordPair] = ((source.units, target.units) for source, target in self.lines())
-        parts = shard_pairs(pairs, self.settings.shard_cells)
+        parts = grouped(pairs, self.settings.shard_cells, cells)
         made = (Shard.of(part, vocabularies, self.settings) for part in parts)
         few = list(islice(made, _IN_MEMORY))
         rest = next(made, None)
@@ -274,20 +275,6 @@ def _by_words(matrix: np.ndarray, pair: tuple[Line, Line]) -> np.ndarray:
     words = np.zeros((len(target.words), len(source.words)), dtype=matrix.dtype)
     np.maximum.at(words, (np.array(target.word_of)[:, None], np.array(source.word_of)[None]), matrix)
     return words
-
-
-def _parts(lines: Sequence[tuple[Line, Line]], numbers: Sequence[int], cells: int) -> Iterator[list[int]]:
-    part: list[int] = []
-    size = 0
-    for number in numbers:
-        wanted = len(lines[number][0].units) * len(lines[number][1].units)
-        if part and size + wanted > cells:
-            yield part
-            part, size = [], 0
-        part.append(number)
-        size += wanted
-    if part:
-        yield part
 
 
 def _without_links(pair: tuple[Line, Line], *, skipped: bool) -> PairPosteriors:

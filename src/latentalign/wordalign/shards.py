@@ -3,28 +3,34 @@
 import pickle
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from latentalign.wordalign.expectation import Shard
 from latentalign.wordalign.vocabulary import Words
 
 WordPair = tuple[Words, Words]
+Item = TypeVar("Item")
 
 
-def shard_pairs(pairs: Iterable[WordPair], cells: int) -> Iterator[list[WordPair]]:
-    """Consecutive pairs with about `cells` cells together."""
-    part: list[WordPair] = []
-    size = 0
-    for pair in pairs:
-        wanted = len(pair[0]) * len(pair[1])
-        if part and size + wanted > cells:
-            yield part
-            part, size = [], 0
-        part.append(pair)
-        size += wanted
-    if part:
-        yield part
+def grouped(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Consecutive items of at most this size together; one that is larger is alone."""
+    group: list[Item] = []
+    total = 0
+    for item in items:
+        wanted = size(item)
+        if group and total + wanted > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += wanted
+    if group:
+        yield group
+
+
+def cells(pair: WordPair) -> int:
+    return len(pair[0]) * len(pair[1])
 
 
 class ShardsOnDisk:
