@@ -42,6 +42,11 @@ REFUSED = {
     "counts without end": ({"training": {"inference": "sample:99999999999"}}, "up to 10000"),
     "a model that fits nowhere": ({"model": {"size": 10**9}}, r"parameters take [\d,]+ GB"),
     "a model beyond all numbers": ({"model": {"size": 2**52}}, "."),
+    "label smoothing of a pruned objective": (
+        {"objective": {"name": "marginal", "prune": 0.01, "label_smoothing": 0.1}},
+        "objective: objective marginal: takes no label_smoothing",
+    ),
+    "a decay without its warm-up": ({"training": {"decay": "inverse_sqrt"}}, "warmup_steps above 0"),
     "missing data": ({"data": {"missing": True}}, "."),
 }
 

@@ -80,6 +80,11 @@ SCORES: dict[str, Callable[..., Score]] = {
     "dot": lambda query_dim, memory_dim, hidden_dim: Dot(query_dim, memory_dim),
     "general": lambda query_dim, memory_dim, hidden_dim: General(query_dim, memory_dim),
 }
+# options that only some parts have, and why
+_ELSEWHERE = {
+    "label_smoothing": "it needs the probability of every output value, which soft alone computes for each output; "
+    "leave it out, or smooth a phase of soft"
+}
 # options that are themselves parts with a name
 _NESTED: dict[str, Mapping[str, Callable[..., Any]]] = {"estimator": ESTIMATORS, "baseline": BASELINES}
 
@@ -194,6 +199,8 @@ def _check_options(
 ) -> None:
     known = [name for name in inspect.signature(factory).parameters if name not in skip]
     for option in options:
+        if option not in known and option in _ELSEWHERE:
+            raise ConfigError(f"{place}: takes no {option}: {_ELSEWHERE[option]}")
         if option not in known:
             choices = ", ".join(known) or "no options"
             raise ConfigError(f"{place}: expected {choices}, received {option!r}{_nearest(option, known)}")

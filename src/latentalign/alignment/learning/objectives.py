@@ -61,13 +61,24 @@ class Soft(Objective):
     """log f(x, E_p[z]): ordinary attention. One evaluation of f.
 
     Of a chain, E_p[z_t] is under the prior of the whole chain, which has not seen the outputs before t.
+
+    With `label_smoothing` = ε, what is differentiated is (1 − ε) log f_y + ε times the mean of log f over all output
+    values; what is reported stays log f_y.
     """
 
     predicts_by: ClassVar[str] = "soft"
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fraction("label_smoothing", self.label_smoothing, hint="0 turns it off, 0.1 is usual")
 
     def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
-        value = problem.likelihood.mixture(problem.prior.mean())
-        return _without_kl(value.detach(), value, describe(problem.prior))
+        mean = problem.prior.mean()
+        value = problem.likelihood.mixture(mean)
+        surrogate = value
+        if self.label_smoothing > 0:
+            surrogate = value + self.label_smoothing * problem.likelihood.mean_over_target(mean)
+        return _without_kl(value.detach(), surrogate, describe(problem.prior))
 
 
 @dataclass(frozen=True)

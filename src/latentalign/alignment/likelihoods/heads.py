@@ -43,6 +43,10 @@ class PairwiseHead(ABC):
         """A cheap upper bound of log f at positions [B,T,K] for targets [B,T]; None where there is none."""
         return None
 
+    def mean_over_target(self, context: Tensor, query: Tensor, targets: Tensor) -> Tensor | None:
+        """The mean logit less that of the target, […] for contexts and queries […,H]; None where it is not cheap."""
+        return None
+
 
 class ChunkedHead(PairwiseHead):
     """Any head. Requests beyond `max_elements` output numbers run in chunks.

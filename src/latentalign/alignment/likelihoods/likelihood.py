@@ -59,6 +59,10 @@ class Likelihood(ABC):
     def mixture(self, z: Tensor) -> Tensor:
         """log f(x, z) at points of the simplex, [B,T,S] -> [B,T] or [K,B,T,S] -> [K,B,T]."""
 
+    def mean_over_target(self, z: Tensor) -> Tensor:
+        """The mean of log f(x, z) over all output values, less that of the observed one: [B,T,S] -> [B,T]."""
+        return self.log_probs_mixture(z).mean(dim=-1) - self.mixture(z)
+
     def at(self, positions: Tensor) -> Tensor:
         """log f at one position for each output, [K,B,T] -> [K,B,T]."""
         samples, batch, steps = positions.shape
@@ -230,6 +234,12 @@ class ContextLikelihood(Likelihood):
         wanted = self.counted.flatten()[rows]
         found = self._log_prob(context, each[wanted], rows[wanted])
         return found.new_zeros(rows.shape).masked_scatter(wanted, found).view(z.shape[:-1])
+
+    def mean_over_target(self, z: Tensor) -> Tensor:
+        # normalisers cancel in the difference: a head that knows its mean logit writes nothing of size V
+        gap = self._pairwise.mean_over_target(self.contexts(z), self.queries, self._need_targets())
+        gap = super().mean_over_target(z) if gap is None else gap
+        return gap if self.counted is None else gap.masked_fill(~self.counted, 0.0)
 
     def upper_bound(self, positions: Tensor) -> Tensor:
         targets = self._need_targets()

@@ -75,6 +75,11 @@ class SoftmaxHead(PairwiseHead):
         logits = (hidden * nn.functional.embedding(words, self.output.weight)).sum(-1)
         return logits if self.output.bias is None else logits + self.output.bias[words]
 
+    def mean_over_target(self, context: Tensor, query: Tensor, targets: Tensor) -> Tensor:
+        hidden = self.activation.plain(context + query)  # […,H]
+        bias = self._bias()
+        return hidden @ self.output.weight.mean(0) + bias.mean() - self.logit_of(context, query, targets)
+
     def log_prob(self, values: Tensor, queries: Tensor, rows: Rows, targets: Tensor) -> Tensor:
         if not self.is_lazy:
             return ChunkedHead(self, width=self.width).log_prob(values, queries, rows, targets)
