@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from latentalign.alignment.attention import LatentAttention
     from latentalign.training.trained_aligner import TrainedAligner, load
+    from latentalign.training.trained_ensemble import Ensemble
     from latentalign.training.trained_run import Run, train
     from latentalign.wordalign.aligner import Aligner
 
 __version__ = "0.1.0"
-__all__ = ["Aligner", "LatentAttention", "Run", "TrainedAligner", "__version__", "load", "train"]
+__all__ = ["Aligner", "Ensemble", "LatentAttention", "Run", "TrainedAligner", "__version__", "load", "train"]
 
 # name -> where it is defined. It is imported on first use, so that `latentalign --help` needs no torch.
 _PUBLIC = {
     "Aligner": "latentalign.wordalign.aligner",
+    "Ensemble": "latentalign.training.trained_ensemble",
     "LatentAttention": "latentalign.alignment.attention",
     "Run": "latentalign.training.trained_run",
     "TrainedAligner": "latentalign.training.trained_aligner",

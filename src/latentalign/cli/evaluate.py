@@ -11,7 +11,9 @@ from latentalign.files import to_json
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="A run folder; several translate together.")
+    ],
     source: Annotated[Path | None, typer.Option(help="Translation: source sentences, one a line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Translation: their translations.")] = None,
     table: Annotated[
@@ -38,10 +40,10 @@ def evaluate(
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
-    from latentalign.training.trained_run import load
+    from latentalign.training.trained_ensemble import load_together
 
     given = {"source": source, "target": target, "table": table, "data": data, "split": split}
-    loaded = load(run, device=device)
+    loaded = load_together(runs, device=device)
     with progress("evaluating") as advance:
         results = loaded.evaluate(
             inference=inference,

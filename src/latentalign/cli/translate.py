@@ -22,7 +22,6 @@ from latentalign.files import (
 )
 
 if TYPE_CHECKING:
-    from latentalign.training.trained_run import Run
     from latentalign.translation.search import SearchOptions
     from latentalign.translation.translate import Translation, Translator
     from latentalign.wordalign.aligner import Aligner
@@ -31,7 +30,11 @@ WINDOW = 32  # batches that are read, sorted by length and translated together
 
 
 def translate(
-    run: Path = typer.Argument(..., help="Folder of a trained translation run."),
+    runs: list[Path] = typer.Argument(
+        ...,
+        metavar="RUN…",
+        help="Folder of a trained translation run; several together, by the mean of what they predict.",
+    ),
     input: Path | None = typer.Option(
         None,
         "--input",
@@ -68,7 +71,7 @@ def translate(
     if (input is None or str(input) == "-") and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
     from latentalign.training.loop.evaluation import find_predictor
-    from latentalign.training.trained_run import load
+    from latentalign.training.trained_ensemble import load_together
     from latentalign.translation.search import SearchOptions
     from latentalign.wordalign.aligner import Aligner
 
@@ -87,20 +90,25 @@ def translate(
     require_distinct({"--output": output, "--alignments": alignments}, {"--input": source})
     if aligner is not None and alignments is None:
         raise UserError("--aligner: say with --alignments FILE where its links go")
+    if len(runs) > 1 and alignments is not None and aligner is None:
+        raise UserError(
+            "--alignments: several runs have no links of their own; name an aligner with --aligner"
+        )
     finds_links = None if aligner is None else Aligner.load(aligner)
-    loaded = load(run, device=device)
+    loaded = load_together(runs, device=device)
     translator = loaded.translator(
         inference=inference, batch_size=batch_size, seed=seed, **dataclasses.asdict(options)
     )
     with ExitStack() as stack:
         text = sys.stdout if output is None else stack.enter_context(open_atomic(output))
         links = None if alignments is None else stack.enter_context(open_atomic(alignments))
-        _translate_all(translator, loaded, source, text, links, finds_links, options=options, scores=scores)
+        longest = max(run.config.data.max_length for run in getattr(loaded, "runs", [loaded]))
+        _translate_all(translator, longest, source, text, links, finds_links, options=options, scores=scores)
 
 
 def _translate_all(
     translator: "Translator",
-    run: "Run",
+    longest: int,
     source: Path | None,
     text: IO[str],
     links: IO[str] | None,
@@ -113,7 +121,6 @@ def _translate_all(
 
     place = "standard input" if source is None else str(source)
     total = None if source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(source))
-    longest: int = run.config.data.max_length  # type: ignore[attr-defined]
     number = done = unknown = 0
     with progress("translating", results_on_stdout=text is sys.stdout) as advance:
 

@@ -42,6 +42,10 @@ class PredictiveDecoder:
     start_token: int = START
     end_token: int = END
 
+    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
+        """The source as the model remembers it."""
+        return self.model.encode(source, source_mask)
+
     def start(self, memory: Memory) -> SearchState:
         """Before the first word, a row for each sentence."""
         return SearchState(memory.start)

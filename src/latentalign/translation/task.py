@@ -1,7 +1,7 @@
 """Translation as a task: what the trainer asks for, with two files of parallel text behind it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,12 +157,18 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         predictor: Predictor,
         batch_size: int,
         seed: int,
+        others: Sequence[tuple[TranslationModel, Predictor]] = (),
         **search: Any,
     ) -> Translator:
-        """Beam search with this model; `search` holds the fields of `SearchOptions`."""
-        options = SearchOptions(**search)
+        """Beam search with this model, and others of its vocabulary; `search` has the fields of `SearchOptions`."""
         return Translator(
-            model, assets, options=options, predictor=predictor, batch_size=batch_size, seed=seed
+            model,
+            assets,
+            options=SearchOptions(**search),
+            predictor=predictor,
+            others=others,
+            batch_size=batch_size,
+            seed=seed,
         )
 
     def aligner(self, model: TranslationModel, assets: TranslationAssets) -> TranslationAligner:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from latentalign.translation.align import PairAlignment, PairPieces, Translation
 from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.dataset import pad
 from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.ensemble import EnsembleDecoder
 from latentalign.translation.model import TranslationModel
 from latentalign.translation.search import Hypothesis, SearchOptions, beam_search
 from latentalign.translation.tokenizer import END
@@ -38,7 +40,10 @@ class Translation:
 
 
 class Translator:
-    """Translates with one trained model; every sentence independently of its neighbours."""
+    """Translates with one trained model, or several together; every sentence independently of its neighbours.
+
+    `others` are further models of the same vocabulary with their predictors. Links come from the first model.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Translator:
         *,
         options: SearchOptions | None = None,
         predictor: Predictor | None = None,
+        others: Sequence[tuple[TranslationModel, Predictor]] = (),
         batch_size: int = 64,
         batch_pieces: int = 4096,
         longest: int = LONGEST,
@@ -60,6 +66,17 @@ class Translator:
         self.device = next(model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.aligner = TranslationAligner(model, assets)
+        self.decoder: PredictiveDecoder | EnsembleDecoder = PredictiveDecoder(
+            self.model, self.predictor, self.generator
+        )
+        if others:
+            members = [(self.model, self.predictor), *others]
+            self.decoder = EnsembleDecoder(
+                tuple(
+                    PredictiveDecoder(member.eval(), predicts, self.generator, tolerance=0.0)
+                    for member, predicts in members
+                )
+            )
 
     @property
     def links_by(self) -> str:
@@ -104,8 +121,8 @@ class Translator:
     @torch.no_grad()
     def _search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         tokens, mask = pad(sources)
-        memory = self.model.encode(tokens.to(self.device), mask.to(self.device))
-        decoder = PredictiveDecoder(self.model, self.predictor, self.generator)
+        decoder: Any = self.decoder
+        memory = decoder.encode(tokens.to(self.device), mask.to(self.device))
         lengths = mask.sum(1).to(self.device)
         return beam_search(decoder, memory, decoder.start(memory), lengths, options=self.options)
 

@@ -1,0 +1,144 @@
+# mypy: disable-error-code="type-abstract"
+"""Several trained runs that translate together, by the mean of their predictive distributions."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from latentalign.errors import UserError
+from latentalign.task import CanTranslate
+from latentalign.training.loop.evaluation import Progress
+from latentalign.training.loop.randomness import derive_seed
+from latentalign.training.trained_run import Run, score_outputs
+from latentalign.training.trained_run import load as load_run
+
+if TYPE_CHECKING:
+    from latentalign.translation.translate import Translation, Translator
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Runs of one vocabulary. Every run predicts as it was trained to, unless an `inference` is named for all.
+
+    Example:
+        together = la.load(["runs/soft", "runs/marginal"])
+        print(*together.translate(["ein hund bellt ."]), sep="\\n")
+    """
+
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("ensemble: expected at least one run, received none")
+        first = self.runs[0]
+        for run in self.runs:
+            run.able(CanTranslate)
+        for run in self.runs[1:]:
+            for side in ("target", "source"):
+                mine, other = (getattr(one.assets, side) for one in (run, first))
+                if mine.settings != other.settings or mine.pieces != other.pieces:
+                    raise UserError(
+                        f"{run.folder}: another {side} vocabulary ({len(mine)} pieces) than {first.folder} has "
+                        f"({len(other)}); expected runs trained on the same data by the same tokenizer"
+                    )
+
+    def able(self, ability: type[Any]) -> Any:
+        """The task of all runs, if it has this ability."""
+        return self.runs[0].able(ability)
+
+    def translator(
+        self, *, inference: str | None = None, batch_size: int = 64, seed: int = 0, **search: Any
+    ) -> "Translator":
+        """What translates with all runs together; options as for a run."""
+        first, *others = self.runs
+        task = first.able(CanTranslate)
+        found: Translator = task.translator(
+            first.model,
+            first.assets,
+            predictor=first.predictor(inference),
+            others=[(run.model, run.predictor(inference)) for run in others],
+            batch_size=batch_size,
+            seed=seed,
+            **search,
+        )
+        return found
+
+    def translate(
+        self, lines: Sequence[str], *, beam: int = 10, inference: str | None = None, seed: int = 0
+    ) -> "list[Translation]":
+        """The best translation of every line."""
+        found = self.translator(inference=inference, seed=seed, beam=beam).translate(lines)
+        return [best[0] for best in found]
+
+    def evaluate(
+        self,
+        *,
+        inference: str | None = None,
+        seed: int = 0,
+        bleu: bool = False,
+        errors: bool = False,
+        beam: int = 10,
+        progress: Progress = lambda done, total: None,
+        **data: Any,
+    ) -> dict[str, Any]:
+        """NLL of the mean distribution, the members' mean prior entropy, and scores of outputs as for a run."""
+        started = time.perf_counter()
+        found = self._likelihood(inference, seed, progress, data)
+        scores = score_outputs(self, bleu=bleu, errors=errors, beam=beam, inference=inference, **data)
+        seconds = time.perf_counter() - started
+        return {
+            "task": self.runs[0].task.name,
+            "members": len(self.runs),
+            **found,
+            "seconds": seconds,
+            **scores,
+        }
+
+    @torch.no_grad()
+    def _likelihood(
+        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+    ) -> dict[str, Any]:
+        from latentalign.translation.ensemble import log_mean
+
+        first = self.runs[0]
+        dataset = first.dataset(**data)
+        predictors = [run.predictor(inference) for run in self.runs]
+        generator = torch.Generator(first.device)
+        lost = entropy = outputs = 0.0
+        plan = dataset.plan(-1, seed)
+        for number, indices in enumerate(plan):
+            progress(number, len(plan))
+            generator.manual_seed(derive_seed(seed, "evaluate", number))
+            batch = dataset.collate(indices).to(first.device)
+            problems = [run.model.problem(batch) for run in self.runs]
+            weights = problems[0].weights.double()  # [B,T]
+            found = [
+                predictor.score(problem.prior, problem.likelihood, generator=generator)
+                for predictor, problem in zip(predictors, problems, strict=True)
+            ]
+            lost -= float((log_mean(found) * weights).nansum())
+            entropies = [problem.prior.alignment_entropy().double() * weights for problem in problems]
+            entropy += float(sum(one.sum() for one in entropies)) / len(problems)
+            outputs += float(weights.sum())
+        nll = lost / outputs
+        named = dict.fromkeys(inference or run.natural_inference for run in self.runs)
+        return {
+            "examples": len(dataset),
+            "tokens": int(outputs),
+            "nll": nll,
+            "ppl": math.exp(nll) if nll < 700 else math.inf,
+            "prior_entropy": entropy / outputs,
+            "inference": ", ".join(named),
+        }
+
+
+def load_together(folders: Sequence[str | Path], *, device: str | torch.device = "auto") -> Run | Ensemble:
+    """A run from one folder; an ensemble from several."""
+    if len(folders) == 1:
+        return load_run(folders[0], device=device)
+    return Ensemble(tuple(load_run(folder, device=device) for folder in folders))
