@@ -14,7 +14,8 @@ from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.dataset import PairBatch
-from latentalign.translation.model import Memory, TranslationModel
+from latentalign.translation.encoder_decoder import Memory
+from latentalign.translation.model import TranslationModel
 
 LENGTHS = (10, 25, 50, 100, 200)
 VOCABULARIES = (4_000, 16_000, 32_000)

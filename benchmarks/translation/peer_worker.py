@@ -25,7 +25,7 @@ SYMBOLS = {"unk_id": UNKNOWN, "pad_id": PAD, "bos_id": START, "eos_id": END}
 
 
 class Peer:
-    """A recurrent model with input feeding, trained and searched by JoeyNMT's own code."""
+    """A recurrent model with input feeding, or a Transformer, trained and searched by JoeyNMT's own code."""
 
     def __init__(self, task: dict[str, Any], folder: str) -> None:
         torch.manual_seed(1)
@@ -89,6 +89,43 @@ class Peer:
 
 def configuration(task: dict[str, Any], folder: str) -> dict[str, Any]:
     """Its configuration for a model of the given sizes."""
+    networks = transformer(task) if "transformer" in task else recurrent(task)
+    return {
+        "name": "peer",
+        "model_dir": folder,
+        "use_cuda": False,
+        "data": {"special_symbols": dict(SYMBOLS)},
+        "training": {
+            "optimizer": "adam",
+            "learning_rate": task["learning_rate"],
+            "clip_grad_norm": task["clip"],
+            "batch_size": 64,
+            "normalization": "tokens",
+            "scheduling": "exponential",  # acts at ends of epochs, which never come here
+        },
+        "testing": {"beam_size": 10, "beam_alpha": 1.0},
+        "model": {"initializer": "xavier_uniform", **networks},
+    }
+
+
+def transformer(task: dict[str, Any]) -> dict[str, Any]:
+    """Encoder and decoder of one size, with the norm before each part."""
+    sizes = task["transformer"]
+    network = {
+        "type": "transformer",
+        "num_layers": sizes["layers"],
+        "num_heads": sizes["heads"],
+        "hidden_size": sizes["width"],
+        "ff_size": sizes["feed_forward"],
+        "embeddings": {"embedding_dim": sizes["width"], "scale": True, "dropout": task["dropout"]},
+        "dropout": task["dropout"],
+        "layer_norm": "pre",
+    }
+    return {"encoder": network, "decoder": network}
+
+
+def recurrent(task: dict[str, Any]) -> dict[str, Any]:
+    """A bidirectional encoder and a decoder that is fed its contexts."""
     sizes = task["sizes"]
     embeddings = {"embedding_dim": sizes["embedding"], "dropout": task["dropout"]}
     encoder = {
@@ -112,22 +149,7 @@ def configuration(task: dict[str, Any], folder: str) -> dict[str, Any]:
         "init_hidden": "bridge",
         "attention": "bahdanau",
     }
-    return {
-        "name": "peer",
-        "model_dir": folder,
-        "use_cuda": False,
-        "data": {"special_symbols": dict(SYMBOLS)},
-        "training": {
-            "optimizer": "adam",
-            "learning_rate": task["learning_rate"],
-            "clip_grad_norm": task["clip"],
-            "batch_size": 64,
-            "normalization": "tokens",
-            "scheduling": "exponential",  # acts at ends of epochs, which never come here
-        },
-        "testing": {"beam_size": 10, "beam_alpha": 1.0},
-        "model": {"initializer": "xavier_uniform", "encoder": encoder, "decoder": decoder},
-    }
+    return {"encoder": encoder, "decoder": decoder}
 
 
 def vocabulary(size: int, symbols: SimpleNamespace) -> Vocabulary:
