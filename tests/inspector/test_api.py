@@ -7,10 +7,14 @@ import httpx
 import pytest
 
 from latentalign.inspector import translation_results
+from latentalign.inspector.app import build_app
+from latentalign.inspector.limits import Limits
+from latentalign.inspector.runs import load_runs
+from latentalign.inspector.server import LOOPBACK
 from latentalign.training.trained_run import load
-from tests.cli.command import latentalign
-from tests.inspector.serving import PATIENCE, Blocked, assert_refused
-from tests.translation.tiny import SENTENCES, TARGETS
+from tests.cli.command import latentalign, untrained_run
+from tests.inspector.serving import PATIENCE, Blocked, assert_refused, serving
+from tests.translation.tiny import NETWORKS, SENTENCES, TARGETS
 
 QUICK = {"beam": 3, "max_length_factor": 0.5}
 PAIRS = [{"source": left, "target": right} for left, right in zip(SENTENCES, TARGETS, strict=True)]
@@ -216,3 +220,18 @@ def test_what_is_served(site):
 def test_mistakes_are_told(site, folders, path, body, parts):
     error = assert_refused(site.post(f"api/{path}", **body), 422, *parts)
     assert str(folders[0].parent) not in error["message"]
+
+
+def test_a_transformer_is_served_as_any_other_run(tmp_path):
+    """Cached keys and values behind the page: translations and links to the last digit of the library's."""
+    folder = untrained_run(tmp_path / "transformer", **NETWORKS["transformer"])
+    run = load(folder)
+    expected = run.translator(beam=3, max_length_factor=0.5).translate(SENTENCES[:2])
+    links = run.aligner().align(list(zip(SENTENCES, TARGETS, strict=True))[:2], exact=True, score=True)
+    with serving(build_app(load_runs([folder]), limits=Limits(seconds=PATIENCE), hosts=LOOPBACK)) as site:
+        found = site.asked("api/translate", sentences=SENTENCES[:2], **QUICK)["results"]
+        aligned = site.asked("api/align", pairs=PAIRS[:2], scores=True)["results"]
+    for (best,), result in zip(expected, found, strict=True):
+        (one,) = result["translations"]
+        assert (one["text"], one["log_prob"]) == (best.text, best.log_prob)
+    assert [one["score"] for one in aligned] == [one.score for one in links]
