@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from latentalign.reports.sounds.rows import PRINCIPAL, ROWS, SoundCell, parse_languages, plan_cells
+from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
+from latentalign.reports.sounds.rows import MEMBERS, PRINCIPAL, ROWS, SoundCell, parse_languages, plan_cells
 from latentalign.training.recipe.recipes import load_recipe
 from tests.cli.command import assert_mistake, latentalign
 
@@ -35,8 +36,10 @@ def reproduce(data, *options, languages="dut,fre"):
 def test_the_most_telling_cells_come_first():
     cells = plan_cells(["dut", "ady"], list(ROWS), [1, 2])
     assert [cell.row for cell in cells[:4]] == list(PRINCIPAL)
-    assert {cell.language for cell in cells[: len(ROWS) + len(PRINCIPAL)]} == {"dut"}
-    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + len(PRINCIPAL))
+    assert {cell.language for cell in cells[: len(ROWS) + 1 + len(PRINCIPAL)]} == {"dut"}
+    together = SoundCell("dut", "ensemble", 1)
+    assert all(cells.index(member) < cells.index(together) for member in together.members)
+    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + 1 + len(PRINCIPAL))  # and an ensemble each
     assert SoundCell("dut", "rws", 2) not in cells
 
 
@@ -78,6 +81,25 @@ def test_a_part_of_the_grid_has_its_page_and_the_rest_is_named(data):
     assert "2 cells, 1 done before" in found.stderr
     assert (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns == before
     assert "2 of 2 runs are done" in found.stdout
+
+
+def test_an_ensemble_is_measured_when_its_members_are_there(data):
+    only = [part for row in MEMBERS for part in ("--only", row)]
+    found = reproduce(data, *only, languages="fre")
+    assert found.code == 0, found.stderr
+    rows = json.loads((data.parent / "out" / "g2p.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["row"] for row in rows] == [*MEMBERS, "ensemble"]
+    assert rows[-1]["nll"] < max(row["nll"] for row in rows[:-1])
+    assert "test_word_error" in rows[-1]
+
+
+def test_languages_of_few_words_get_more_and_smaller_updates(tmp_path):
+    grid = SoundGrid(SoundSettings(str(tmp_path), str(tmp_path)))
+    many, few = (grid.recipe(SoundCell(language, "variational", 1)) for language in ("dut", "ady"))
+    assert (many.data.batch_size, few.data.batch_size) == (64, 16)
+    assert few.training.epochs == 3 * many.training.epochs
+    assert [phase.epochs for phase in few.schedule] == [6, 6, None]
+    assert few.training.learning_rate == many.training.learning_rate
 
 
 def test_mistakes_are_told_before_anything_is_trained(data):

@@ -18,14 +18,18 @@ from latentalign.training.recipe.overrides import apply_settings, merge
 from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recipe, read_recipe
 from latentalign.training.run.checkpoints import list_checkpoints
 from latentalign.training.run.config_file import CONFIG, load_config
+from latentalign.training.run.environment import git_revision
 from latentalign.training.run.journal import read_metrics
 from latentalign.training.train import train
+from latentalign.training.trained_ensemble import Ensemble
 from latentalign.training.trained_run import Run, load
 from latentalign.translation.config import PairFiles
 from latentalign.translation.corpus import read_pairs
 from latentalign.translation.errors import error_rates
 
 SPLITS = ("dev", "test")
+# languages of 800 words: batches of a quarter, and three times as many epochs
+FEW_WORDS = {"batch_size": 16, "epochs": 3}
 
 
 @dataclass(frozen=True)
@@ -70,18 +74,29 @@ class SoundGrid:
                     f"`latentalign download g2p --to {self.settings.data}` gets it"
                 )
 
-    def changes(self, language: str) -> dict[str, Any]:
+    def changes(self, cell: SoundCell) -> dict[str, Any]:
         """What a cell's recipe has beyond that of its row."""
-        tables = {"train": f"{language}_train.tsv", "valid": f"{language}_dev.tsv"}
-        return {"data": {split: {"table": name} for split, name in tables.items()}}
+        tables = {"train": f"{cell.language}_train.tsv", "valid": f"{cell.language}_dev.tsv"}
+        data: dict[str, Any] = {split: {"table": name} for split, name in tables.items()}
+        if size_of(cell.language) != "low":
+            return {"data": data}
+        return merge({"data": data}, _for_few_words(self._row_values(cell)))
+
+    def _row_values(self, cell: SoundCell) -> dict[str, Any]:
+        return apply_settings(read_recipe(find_recipe(ROWS[cell.row])), self.settings.changes)
 
     def recipe(self, cell: SoundCell) -> Recipe:
         """What a cell is trained by."""
-        values = apply_settings(read_recipe(find_recipe(ROWS[cell.row])), self.settings.changes)
         found = self.table(cell.language, "train")
         folder = "." if found is None else str(found.parent)
-        values = merge(merge(values, self.changes(cell.language)), {"data": {"folder": folder}})
+        values = merge(merge(self._row_values(cell), self.changes(cell)), {"data": {"folder": folder}})
         return build_recipe(merge(values, {"seed": cell.seed}), place=ROWS[cell.row])
+
+    def fingerprint(self, cell: SoundCell) -> str:
+        """The same for cells by the same recipe; an ensemble's is that of its members."""
+        if cell.members:
+            return fingerprint_of({"members": [self.fingerprint(one) for one in cell.members]})
+        return fingerprint_of(recipe_values(self.recipe(cell)))
 
     def folder(self, cell: SoundCell) -> Path:
         return self.runs / cell.language / f"{cell.row}-s{cell.seed}"
@@ -92,7 +107,7 @@ class SoundGrid:
             found: dict[str, Any] = json.loads((self.folder(cell) / "row.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        wanted = fingerprint_of(recipe_values(self.recipe(cell)))
+        wanted = self.fingerprint(cell)
         return found if (found["fingerprint"], found["beam"]) == (wanted, self.settings.beam) else None
 
     def outputs(self, cell: SoundCell, split: str) -> Path:
@@ -103,6 +118,8 @@ class SoundGrid:
         """Train a cell to its end, or go on with it, and measure it."""
         if (known := self.recall(cell)) is not None:
             return known
+        if cell.members:
+            return self._work_together(cell)
         recipe, folder = self.recipe(cell), self.folder(cell)
         begun = (folder / CONFIG).is_file()
         if begun and recipe_values(load_config(folder)) != recipe_values(recipe):
@@ -112,6 +129,30 @@ class SoundGrid:
         row = self._measure(cell, load(folder, device="cpu"))
         write_atomic(folder / "row.json", to_json(row, indent=1) + "\n")
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # most of the disk, and no longer needed
+        return row
+
+    def _work_together(self, cell: SoundCell) -> dict[str, Any]:
+        """Measure an ensemble of cells that are done."""
+        together = Ensemble(tuple(load(self.folder(one), device="cpu") for one in cell.members))
+        row: dict[str, Any] = {
+            "language": cell.language,
+            "size": size_of(cell.language),
+            "row": cell.row,
+            "seed": cell.seed,
+            "members": [one.name for one in cell.members],
+            "revision": git_revision(),
+            "fingerprint": self.fingerprint(cell),
+            "beam": self.settings.beam,
+        }
+        for split in SPLITS:
+            if (path := self.table(cell.language, split)) is not None:
+                found = together.evaluate(table=path, errors=True, beam=self.settings.beam)
+                rates = {key: value for key, value in found.items() if key == "nll" or "error" in key}
+                row |= {
+                    key if split == "dev" else f"test_{key}": value for key, value in _rounded(rates).items()
+                }
+        self.folder(cell).mkdir(parents=True, exist_ok=True)
+        write_atomic(self.folder(cell) / "row.json", to_json(row, indent=1) + "\n")
         return row
 
     def _measure(self, cell: SoundCell, run: Run) -> dict[str, Any]:
@@ -124,7 +165,7 @@ class SoundGrid:
             "seed": cell.seed,
             "recipe": ROWS[cell.row],
             "settings": list(self.settings.changes),
-            "changes": self.changes(cell.language),
+            "changes": self.changes(cell),
             "version": latentalign.__version__,
             "revision": revision_of_run(run.folder),
             "fingerprint": fingerprint_of(recipe_values(run.config)),
@@ -155,6 +196,20 @@ class SoundGrid:
             "sharpness": round(sharpness(run, pairs), 4),
             **_rounded(error_rates(texts, [phones for _, phones in pairs])),
         }
+
+
+def _for_few_words(values: dict[str, Any]) -> dict[str, Any]:
+    """More and smaller updates: what a recipe for 8,000 words lacks for 800."""
+    times, training = FEW_WORDS["epochs"], build_recipe(values).training
+    longer: dict[str, Any] = {"epochs": times * (training.epochs or 1.0)}
+    if training.early_stopping.patience is not None:
+        longer["early_stopping"] = {"patience": times * training.early_stopping.patience}
+    changes: dict[str, Any] = {"data": {"batch_size": FEW_WORDS["batch_size"]}, "training": longer}
+    if schedule := values.get("schedule"):
+        changes["schedule"] = [
+            {**phase, "epochs": times * phase["epochs"]} if "epochs" in phase else phase for phase in schedule
+        ]
+    return changes
 
 
 def words_of(table: Path) -> list[Pair]:

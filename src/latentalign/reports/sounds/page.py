@@ -18,8 +18,9 @@ from latentalign.reports.paper.table import (
 from latentalign.reports.provenance import recipe_values, write_recipes
 from latentalign.reports.sounds.grid import SoundGrid
 from latentalign.reports.sounds.pictures import draw_words
-from latentalign.reports.sounds.rows import PUBLISHED, ROWS, SoundCell, size_of
+from latentalign.reports.sounds.rows import ENSEMBLE, PUBLISHED, ROWS, SoundCell, size_of
 from latentalign.reports.sounds.statements import by_language, check_statements
+from latentalign.training.run.environment import git_revision
 
 MEASURES = (
     "nll",
@@ -42,6 +43,7 @@ def write_results(grid: SoundGrid, cells: Sequence[SoundCell], out: Path) -> dic
     content: dict[str, Any] = {
         "table": "g2p",
         "task": "translation",
+        "revision": git_revision(),
         "rows": rows,
         "summary": summarise(rows, ("size", "row"), MEASURES),
         "statements": check_statements([row for row in rows if row["size"] == "medium"]),
@@ -50,7 +52,8 @@ def write_results(grid: SoundGrid, cells: Sequence[SoundCell], out: Path) -> dic
     }
     out.mkdir(parents=True, exist_ok=True)
     pictures = draw_words(grid, [cell for cell, row in found.items() if row is not None], out)
-    write_recipes(out, [recipe_values(grid.recipe(cell)) for cell, row in found.items() if row is not None])
+    trained = [cell for cell, row in found.items() if row is not None and not cell.members]
+    write_recipes(out, [recipe_values(grid.recipe(cell)) for cell in trained])
     write_json(out / "g2p.json", content)
     tables = [*_tables(rows, content), _statements(content)]
     write_atomic(out / "README.md", _page(content, tables, pictures, out))
@@ -92,7 +95,9 @@ def _languages(
     rows: Sequence[Mapping[str, Any]], measure: str, caption: str, published: int | None, digits: int
 ) -> Table:
     """Languages down, rows across, means over seeds; a last line of means over the languages that all rows have."""
-    present = [name for name in ROWS if any(row["row"] == name and measure in row for row in rows)]
+    present = [
+        name for name in (*ROWS, ENSEMBLE) if any(row["row"] == name and measure in row for row in rows)
+    ]
     values = {name: by_language(rows, name, measure) for name in present}
     languages = [one for one in PUBLISHED if any(one in found for found in values.values())]
     lines: list[dict[str, Any]] = []

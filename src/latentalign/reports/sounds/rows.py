@@ -22,6 +22,8 @@ ROWS = {
 }
 PRINCIPAL = ("soft", "marginal", "variational-sample", "chain-monotone")  # with every seed
 FIRST = (*PRINCIPAL, "variational", "hard", "chain")  # what is trained before the other rows
+ENSEMBLE = "ensemble"  # a row that trains nothing: the first seed of these five together
+MEMBERS = (*PRINCIPAL, "variational")
 
 # Word error rates (development, test) of the task's baseline, an ensemble of neural transducers
 PUBLISHED = {
@@ -44,6 +46,12 @@ class SoundCell:
     @property
     def name(self) -> str:
         return f"{self.language}-{self.row}-s{self.seed}"
+
+    @property
+    def members(self) -> "tuple[SoundCell, ...]":
+        """The cells that an ensemble is made of; none for a cell that is trained."""
+        rows = MEMBERS if self.row == ENSEMBLE else ()
+        return tuple(SoundCell(self.language, row, self.seed) for row in rows)
 
 
 def parse_languages(text: str) -> list[str]:
@@ -80,6 +88,8 @@ def _in_turn(languages: Sequence[str], rows: Sequence[str], seeds: Sequence[int]
         yield from (SoundCell(language, row, first) for language in group for row in principal)
         later = [row for row in FIRST if row in rows]
         yield from (SoundCell(language, row, first) for row in later for language in group)
+        if set(MEMBERS) <= set(rows):
+            yield from (SoundCell(language, ENSEMBLE, first) for language in group)
         yield from (
             SoundCell(language, row, seed) for seed in others for language in group for row in principal
         )

@@ -41,7 +41,7 @@ def reproduce(
     grid = SoundGrid(settings)
     todo = {cell.name: cell for cell in cells if grid.recall(cell) is None}
     say(f"g2p: {len(cells)} cells, {len(cells) - len(todo)} done before")
-    listed = [Job(name) for name in todo]
+    listed = [Job(name, tuple(one.name for one in cell.members)) for name, cell in todo.items()]
     try:
         if jobs == 0:
             run_here(listed, lambda job: _work(grid, todo[job.name]), say)
