@@ -27,6 +27,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 DEVICE = torch.device("meta")
 # these go from one place to the other
 _MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
+# (operation, argument): torch wants the lengths of packed sequences on the CPU, wherever the sequences are
+_ON_CPU = {
+    torch.ops.aten._pack_padded_sequence.default: 1,
+    torch.ops.aten._pad_packed_sequence.default: 1,
+    torch.ops.aten._pack_padded_sequence_backward.default: 2,
+}
 
 
 class Mixed(AssertionError):
@@ -94,6 +100,8 @@ class _Generator(_CpuGenerator):
 
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if func in _ON_CPU:
+        return _run_packed(func, args)
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     foreign = [leaf for leaf in leaves if isinstance(leaf, Elsewhere)]
     device = kwargs.get("device")
@@ -126,6 +134,20 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
     result = func(*tree_map(unwrap, args), **tree_map(unwrap, kwargs))
     return tree_map(wrap, result) if there else result
+
+
+def _run_packed(func: Any, args: tuple[Any, ...]) -> Any:
+    """Sequences of either device with lengths of the CPU; the lengths that come back are there, too."""
+    lengths = args[_ON_CPU[func]]
+    if isinstance(lengths, Elsewhere):
+        raise Mixed(f"{func}: the lengths of packed sequences belong on the CPU")
+    there = any(isinstance(arg, Elsewhere) for arg in args)
+    result = func(*(arg.home if isinstance(arg, Elsewhere) else arg for arg in args))
+    if not there:
+        return result
+    if isinstance(result, Tensor):
+        return Elsewhere(result)
+    return Elsewhere(result[0]), result[1]
 
 
 class _Everything(TorchDispatchMode):

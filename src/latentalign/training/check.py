@@ -59,6 +59,7 @@ def try_out(recipe: Recipe, schedule: Schedule, prepared: Any) -> list[str]:
     torch.manual_seed(derive_seed(recipe.seed, "model"))
     model = recipe.task.build_model(recipe.model, prepared.assets, needs_posterior=schedule.needs_posterior)
     stream = Stream(prepared.train, seed=recipe.seed, total=schedule.total, accumulate=1)
+    _check_parameters(schedule, model)
     module = AlignmentModule(model, schedule, recipe.training, stream=stream, seed=recipe.seed)
     module.configure_optimizers()
     share = next(iter(stream)).shares[0]
@@ -89,6 +90,16 @@ def try_out(recipe: Recipe, schedule: Schedule, prepared: Any) -> list[str]:
     theta = sum(parameter.numel() for parameter in model.theta())
     phi = sum(parameter.numel() for parameter in model.phi())
     return [*lines, f"parameters: theta {theta:,}, phi {phi:,}"]
+
+
+def _check_parameters(schedule: Schedule, model: Any) -> None:
+    """Refuse a phase that has nothing to train, such as an inference network where the posterior is given."""
+    for phase in schedule.phases:
+        if phase.trains_phi and not phase.trains_theta and not any(True for _ in model.phi()):
+            raise UserError(
+                f"schedule.{phase.number}.train: 'phi' trains an inference network, but this model has none: its "
+                "posterior is given, not learnt (see model); leave the phase out, or train theta"
+            )
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,12 @@ def test_a_missing_recipe_names_the_nearest() -> None:
         find_recipe(name + "x")
 
 
+def test_a_missing_file_names_the_nearest_one_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("task: copy\n")
+    with pytest.raises(UserError, match=rf"did you mean '{tmp_path}/mine\.yaml'"):
+        find_recipe(tmp_path / "mine.yml")
+
+
 def test_every_packaged_recipe_is_valid() -> None:
     for name in recipe_names():
         load_recipe(name)

@@ -58,3 +58,8 @@ def test_an_unknown_objective_is_named_with_its_place() -> None:
         build_schedule("marginl")
     with pytest.raises(UserError, match=r"^schedule\.1: .*did you mean 'reinforce'"):
         build_schedule("soft", [SOFT, PhaseConfig(objective={"name": "hard", "estimator": "reinforc"})])
+
+
+def test_a_mistyped_objective_is_told_although_a_schedule_takes_its_place() -> None:
+    with pytest.raises(UserError, match=r"^objective: .*sft.*soft"):
+        build_schedule("sft", [SOFT, WAKE, ELBO])

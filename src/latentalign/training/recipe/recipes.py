@@ -74,7 +74,9 @@ def find_recipe(name: str | Path, *, beside: Path | None = None) -> Path:
         for candidate in (folder / text, folder / f"{text}.yaml"):
             if candidate.is_file():
                 return candidate
-    near = difflib.get_close_matches(text.removesuffix(".yaml"), recipe_names(), n=1, cutoff=0.4)
+    beside_it = [str(path) for path in Path(text).parent.glob("*.yaml")] if len(text) < 200 else []
+    near = difflib.get_close_matches(text, beside_it, n=1, cutoff=0.8)
+    near = near or difflib.get_close_matches(text.removesuffix(".yaml"), recipe_names(), n=1, cutoff=0.4)
     hint = (
         f"did you mean {near[0]!r}?" if near else f"packaged recipes: {', '.join(recipe_names()) or 'none'}"
     )

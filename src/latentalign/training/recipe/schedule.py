@@ -82,6 +82,8 @@ def build_schedule(
     the schedule does.
     """
     listed = list(phases) or [PhaseConfig(objective=objective)]
+    if phases:  # the schedule takes the objective's place, but a mistyped one is told all the same
+        _build_phase(0, PhaseConfig(objective=objective), 0.0, math.inf, in_list=False)
     for number, phase in enumerate(listed[:-1]):
         if phase.epochs is None:
             raise UserError(f"schedule.{number}.epochs: missing; only the last phase may leave it out")
