@@ -146,9 +146,10 @@ def test_the_server_computes_elsewhere(place, service, run, bf16):
     if run in ("memory", "vqa"):
         asked = {"question": "where is mary ?", "story": ["mary is in the garden"]}
         asked = asked if run == "memory" else {"question": "what shape ?", "image": place.image}
-        requests = [(service.answer, AnswerRequest(run=run, **asked))]
+        ways = (None, "sample:2", "soft")
+        requests = [(service.answer, AnswerRequest(run=run, inference=way, **asked)) for way in ways]
     else:
-        inferences = ["soft", "sample:2"] if run == "relaxed" else ["soft", "exact", "kmax:2"]
+        inferences = ["soft", "sample:2"] if run == "relaxed" else ["soft", "exact", "kmax:2", "sample:2"]
         requests = [
             (service.translate, TranslateRequest(run=run, sentences=SENTENCES[:3], beam=2, alignments=True)),
             (service.align, AlignRequest(run=run, pairs=pairs, matrices=True, scores=True)),

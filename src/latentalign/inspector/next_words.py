@@ -33,19 +33,19 @@ def next_words(
     """
     model, assets = run.model, run.assets
     pieces, words = assets.encode_source(source)
-    source_pieces = torch.tensor([pieces])
+    source_pieces = torch.tensor([pieces], device=run.device)
     memory = model.encode(source_pieces, torch.ones_like(source_pieces, dtype=torch.bool))
     read = [START, *assets.target.encode(prefix)]
     source_words = assets.source.words(source)
     shape = (1, len(source_words))
     found, priors = [], []
     for _, predictor in predictors:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(run.device).manual_seed(seed)
         decoder = PredictiveDecoder(model, predictor, generator, tolerance=0.0)
         probs, prior = _after(decoder, memory, read)
-        found.append(probs)
+        found.append(probs.cpu())
         priors.append(prior)
-    by_word = word_probs(priors[0].alignment_probs()[0], [0], words, shape=shape)[0]
+    by_word = word_probs(priors[0].alignment_probs()[0].cpu(), [0], words, shape=shape)[0]
     listed = _likeliest(found, top)
     return NextResponse(
         run=name,
@@ -62,15 +62,17 @@ def next_words(
 
 def _after(decoder: PredictiveDecoder, memory: Memory, read: Sequence[int]) -> tuple[Tensor, Latent]:
     """p(next piece) as the search sees it [V], and where the step looks, after reading these pieces."""
-    beam = BeamStatus(torch.zeros(1, 1), places=1, only_end=torch.zeros(1, dtype=torch.bool))
+    pieces = torch.tensor([read], device=memory.values.device)
+    nothing = torch.zeros(1, 1, device=pieces.device)
+    beam = BeamStatus(nothing, places=1, only_end=nothing[0].bool())
     state = decoder.start(memory)
-    for piece in read[:-1]:
-        _, state = decoder.step(memory, state, torch.tensor([[piece]]), beam)
-    last = torch.tensor([[read[-1]]])
+    for place in range(len(read) - 1):
+        _, state = decoder.step(memory, state, pieces[:, place : place + 1], beam)
+    last = pieces[:, -1:]
     prior, _, _ = decoder.read(memory, state, last)
     scores, _ = decoder.step(memory, state, last, beam)
     values = scores.values[0, 0]
-    return scores.log_probs(torch.zeros(len(values), dtype=torch.long), values).double().exp(), prior
+    return scores.log_probs(torch.zeros_like(values, dtype=torch.long), values).double().exp(), prior
 
 
 def _likeliest(found: Sequence[Tensor], top: int) -> list[int]:
