@@ -24,6 +24,7 @@ from latentalign.training.recipe.recipes import build_recipe, load_recipe
 from latentalign.training.run.checkpoints import VerifiedCheckpoints, checkpoint_path, newest_good
 from latentalign.training.run.config_file import load_config, load_resumed, save_config
 from latentalign.training.run.forking import fork_run
+from latentalign.training.run.marker import remark
 from latentalign.training.train import train
 
 WARM_UP = 2.0  # epochs
@@ -59,7 +60,9 @@ def branch(name: str, source: Path, folder: Path, epochs: float) -> None:
 def _add_jumps(folder: Path, alignment: dict[str, Any]) -> None:
     """Make the run's alignment a chain: jumps of 0 in its checkpoint, and no history of them in the optimiser."""
     values = merge(load_config(folder).resolved(), {"model": {"alignment": alignment}})
-    save_config(build_recipe(values), folder)
+    recipe = build_recipe(values)
+    save_config(recipe, folder)
+    remark(folder, recipe.resolved())
     found = newest_good(folder, lambda text: None)
     assert found is not None
     path, content = found

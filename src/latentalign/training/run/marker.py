@@ -7,7 +7,7 @@ unchecked, but are not replaced by `--overwrite`.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,21 @@ def mark(folder: Path, resolved: Mapping[str, Any], prepared: Any) -> Marker:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.startswith(".")
     }
-    marker = Marker(files, {name: resolved[name] for name in ("task", "model")}, _digest_of_data(prepared))
+    return _write(folder, Marker(files, _meaning(resolved), _digest_of_data(prepared)))
+
+
+def remark(folder: Path, resolved: Mapping[str, Any]) -> Marker:
+    """Say that the weights of a run mean another model now: for those who have changed them accordingly."""
+    marker = read_marker(folder)
+    assert marker is not None
+    return _write(folder, replace(marker, model=_meaning(resolved)))
+
+
+def _meaning(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: resolved[name] for name in ("task", "model")}
+
+
+def _write(folder: Path, marker: Marker) -> Marker:
     write_atomic(folder / MARKER, json.dumps({"format": _FORMAT, **asdict(marker)}, indent=1) + "\n")
     return marker
 
