@@ -145,6 +145,14 @@ def _statements(content: Mapping[str, Any]) -> Table:
     )
 
 
+def _missing(content: Mapping[str, Any]) -> str:
+    """How many runs of every row are not done; their names are in the JSON."""
+    names = [name.split("-", 1)[1].rsplit("-s", 1)[0] for name in content["missing"]]
+    done = [row["row"] for row in content["rows"]]
+    rows = dict.fromkeys(names)
+    return ", ".join(f"{row} {names.count(row)} of {names.count(row) + done.count(row)}" for row in rows)
+
+
 def _page(content: Mapping[str, Any], tables: Sequence[Table], pictures: Sequence[str], out: Path) -> str:
     done, missing = len(content["rows"]), content["missing"]
     revisions = sorted({str(row["revision"])[:10] for row in content["rows"]})
@@ -153,7 +161,11 @@ def _page(content: Mapping[str, Any], tables: Sequence[Table], pictures: Sequenc
         "Written by `latentalign reproduce g2p`; every number is in `g2p.json` beside this page, with recipe and "
         f"revision of each run ({', '.join(revisions) or 'none yet'}).\n",
         f"{done} of {done + len(missing)} runs are done."
-        + (f" Missing: {', '.join(missing)}.\n" if missing else "\n"),
+        + (
+            f" Missing, of each objective over all languages and seeds: {_missing(content)}.\n"
+            if missing
+            else "\n"
+        ),
     ]
     if (notes := out / NOTES).is_file():
         lines += ["## What we make of it\n", notes.read_text(encoding="utf-8").strip() + "\n"]
