@@ -76,6 +76,17 @@ def test_threads_that_cannot_be_are_told(run, threads):
     assert_mistake(latentalign("serve", run, "--threads", threads), f"--threads {threads}: expected 1 to 256")
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+def test_a_port_that_cannot_be_is_told(run, port):
+    assert_mistake(latentalign("serve", run, "--port", port), f"--port {port}: expected 0")
+
+
+def test_pictures_are_for_runs_that_look_at_them(run, tmp_path):
+    for option in ("--features", "--images"):
+        assert_mistake(latentalign("serve", run, option, tmp_path / "missing"), "no such folder")
+        assert_mistake(latentalign("serve", run, option, tmp_path), "only VQA runs")
+
+
 def test_another_host_is_taken_with_a_warning(run, monkeypatch):
     from latentalign.inspector import server
 

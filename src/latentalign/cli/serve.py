@@ -10,6 +10,7 @@ from latentalign.cli.options import DeviceOption
 from latentalign.errors import UserError
 
 MOST_THREADS = 256  # far more crash torch
+LAST_PORT = 65535
 
 
 def serve(
@@ -58,6 +59,8 @@ def serve(
                 f"--threads {threads}: expected 1 to {MOST_THREADS}; try the number of free cores"
             )
         torch.set_num_threads(threads)
+    if not 0 <= port <= LAST_PORT:  # some systems take the rest of a division
+        raise UserError(f"--port {port}: expected 0 (any free one) to {LAST_PORT}")
     loaded = load_runs(runs, features=features, images=images, device=device)
     app = build_app(loaded, limits=limits, hosts=host_names(host), log_texts=log_texts)
     listener = listen(host, port)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from latentalign.errors import UserError
+from latentalign.files import require_folder
 from latentalign.inspector import aligner_results, translation_results
 from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
@@ -144,7 +145,13 @@ def load_runs(
 
     VQA runs look for region features and pictures where they were trained, unless other folders are given.
     """
+    for given, option in ((features, "--features"), (images, "--images")):
+        if given is not None:
+            require_folder(given, f"a folder for {option}")
     loaded = [load(folder, device=device) for folder in folders]
+    has_images = any(isinstance(run, Run) and run.task.name == "vqa" for run in loaded)
+    if not has_images and (features is not None or images is not None):
+        raise UserError("--features and --images: only VQA runs have pictures, and none of these is one")
     served: list[ServedRun | ServedAligner] = []
     for run, name in zip(loaded, names_of(folders), strict=True):
         if isinstance(run, TrainedAligner):
