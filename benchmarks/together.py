@@ -9,7 +9,6 @@ already is not learnt again.
 """
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from latentalign.files import write_atomic
 from latentalign.text.links import Link, Links, read_links, score_links
 from latentalign.text.parallel import read_parallel
 from latentalign.text.symmetrise import decode_links
+from latentalign.training.run.environment import git_revision
 
 RECIPE = "europarl-de-en-links"
 KEPT = 0.02  # links of at least this probability are written down for training
@@ -120,9 +120,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=1.0)
     options = parser.parse_args()
     aligner, run = learn(options.data, options.work, options.epochs)
-    revision = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     content = {
-        "revision": revision.strip(),
+        "revision": git_revision(),
         "epochs": options.epochs,
         "rows": measure(aligner, run, options.data),
     }

@@ -24,6 +24,7 @@ from benchmarks.wordalign.picture import draw_reliability
 from latentalign import __version__
 from latentalign.files import write_atomic
 from latentalign.text.symmetrise import decode_links
+from latentalign.training.run.environment import git_revision
 from latentalign.wordalign.aligner import Aligner
 from latentalign.wordalign.settings import Settings
 
@@ -143,6 +144,7 @@ def main() -> None:
     keep = Kept(options.work)
     results: dict[str, Any] = {
         "version": __version__,
+        "revision": keep("revision", git_revision),
         "machine": platform.machine(),
         "sizes": {},
         "ablations": [],

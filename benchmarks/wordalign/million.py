@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.wordalign.systems import timed
 from latentalign.files import write_atomic
 from latentalign.text.links import Link, read_links
+from latentalign.training.run.environment import git_revision
 
 WORDS = 20_000
 GOLD = 1000  # of the first pairs the links are measured
@@ -68,8 +69,15 @@ def measure(pairs: int, processes: int, work: Path) -> dict[str, Any]:
     found = [links.sure for links in read_links(work / "million.links")]
     hits = sum(len(one & other) for one, other in zip(found, gold, strict=False))
     error = 1 - 2 * hits / (sum(len(links) for links in found[: len(gold)]) + sum(map(len, gold)))
-    return {"pairs": len(found), "processes": processes, "cpu_seconds": seconds, "wall_seconds": wall,
-            "megabytes": megabytes, "aer": error}  # fmt: skip
+    return {
+        "revision": git_revision(),
+        "pairs": len(found),
+        "processes": processes,
+        "cpu_seconds": seconds,
+        "wall_seconds": wall,
+        "megabytes": megabytes,
+        "aer": error,
+    }
 
 
 def main() -> None:

@@ -136,6 +136,7 @@ def test_a_line_of_ten_thousand_words_is_skipped_and_counted(learnt, tmp_path):
         (("--null", "0"), "--null: expected a probability above 0 and below 1"),
         (("--processes", "0"), "--processes: expected 1 to"),
         (("--processes", "100000"), "got 100000"),
+        (("--most-counts", "0"), "--most-counts: expected at least 1"),
         (("--by", "prior"), "--by, --path and --with are for translation runs"),
         (("--update",), "name its folder first"),
     ],

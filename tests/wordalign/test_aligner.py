@@ -57,6 +57,19 @@ def test_the_order_of_pairs_does_not_matter(aligner):
     same(aligner, Aligner.fit(shuffled), atol=1e-3)
 
 
+def test_the_other_direction_has_the_same_links(aligner):
+    swapped = Aligner.fit([(target, source) for source, target in PAIRS])
+    for (source, target), found in zip(PAIRS, aligner.align(PAIRS), strict=True):
+        other = next(swapped.align([(target, source)]))
+        np.testing.assert_allclose(other.probs.T, found.probs, atol=1e-3)
+
+
+def test_fewer_counts_than_pairs_of_words_still_find_the_links():
+    kept = Aligner.fit(PAIRS, Settings(most_counts=100))
+    assert len(kept.counts.links[0]) <= 100
+    assert error(kept) < 0.1
+
+
 def test_small_shards_learn_the_same(aligner):
     same(aligner, Aligner.fit(PAIRS, Settings(shard_cells=300)), atol=1e-3)
 
@@ -204,8 +217,22 @@ def test_updating_learns_new_words_and_keeps_the_old():
         [("a", "b"), ("a", "b"), ("c", "d")],
         [("", ""), ("a", ""), ("a", "b")],
         [(text, text) for text in ("a b c", "b c d", "d a")],
+        [("a " * 90, "b")] * 5,
+        [(f"f{n} g{n}", f"e{n} d{n}") for n in range(200)],
+        [("x" * 50_000 + " y", "z" * 50_000 + " w")],
+        [("הבית גדול", "the house"), ("الكتاب", "book"), ("👩‍👩‍👧 ́", "family")],
     ],
-    ids=["one word", "one pair", "one word a side", "empty lines", "identical languages"],
+    ids=[
+        "one word",
+        "one pair",
+        "one word a side",
+        "empty lines",
+        "identical languages",
+        "one long side",
+        "words seen once",
+        "very long words",
+        "other scripts",
+    ],
 )
 def test_small_corpora_can_be_learnt(pairs):
     aligner = Aligner.fit(pairs)

@@ -74,6 +74,11 @@ def align(
     null: float | None = typer.Option(
         None, "--null", help="How readily the aligner leaves words without a link, above 0 and below 1."
     ),
+    most_counts: int | None = typer.Option(
+        None,
+        "--most-counts",
+        help="Pairs of words whose counts are kept while learning: a bound of memory; the smallest counts go first.",
+    ),
     processes: int = typer.Option(1, "--processes", help="Processes that learn the aligner."),
     output: Path | None = typer.Option(None, "--output", "-o", help="Standard output unless given."),
     device: DeviceOption = "auto",
@@ -90,12 +95,14 @@ def align(
         files = None if source is None and target is None else ParallelFiles(*_both(source, target))
         align_by_aligner(
             Request(run, files, output, save, update, merge, tokenise, null, method or "mean", threshold, scores,
-                    processes)
+                    processes, most_counts)
         )  # fmt: skip
         return
-    if save is not None or update or merge is not None or tokenise or null is not None or processes != 1:
+    for_aligners = (save, null, merge, most_counts)
+    if update or tokenise or processes != 1 or any(option is not None for option in for_aligners):
         raise UserError(
-            f"--save, --update, --merge, --tokenise, --null and --processes are for aligners, and {run} is none"
+            "--save, --update, --merge, --tokenise, --null, --most-counts and --processes are for aligners, "
+            f"and {run} is none"
         )
     _check(reverse, method, threshold)
     by = _by_path(by, threshold, reverse) if path else by

@@ -50,6 +50,7 @@ class Request:
     threshold: float | None
     scores: bool
     processes: int
+    most_counts: int | None = None
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is read."""
@@ -65,6 +66,12 @@ class Request:
             raise UserError(
                 f"--processes: expected 1 to {most} (this machine has {os.cpu_count() or 1} processors), "
                 f"got {self.processes}"
+            )
+        if self.most_counts is not None and self.most_counts < 1:
+            raise UserError(f"--most-counts: expected at least 1, got {self.most_counts}")
+        if self.most_counts is not None and self.aligner is not None:
+            raise UserError(
+                f"--most-counts: {self.aligner} was learnt with its own; leave it out or learn again"
             )
         if self.aligner is None and (self.update or self.merge is not None):
             raise UserError("--update and --merge go on from a saved aligner; name its folder first")
@@ -105,9 +112,9 @@ def _aligner(request: Request) -> "Aligner":
 
     if request.aligner is None:
         assert request.files is not None
-        settings = Settings(tokenise=request.tokenise)
-        if request.null is not None:
-            settings = settings.model_copy(update={"null": request.null})
+        given = {"null": request.null, "most_counts": request.most_counts}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        settings = Settings.model_validate({"tokenise": request.tokenise, **chosen})
         with _progress() as report:
             return Aligner.fit(request.files, settings, processes=request.processes, report=report)
     aligner = Aligner.load(request.aligner)
