@@ -1,7 +1,8 @@
-"""A large corpus to the end: python -m benchmarks.wordalign.million [--pairs N] [--processes N] [--work DIR]
+"""A large corpus to the end: python -m benchmarks.wordalign.million [--pairs N] [--most-counts N …] [--work DIR]
 
 Generated pairs (words by Zipf's law, swaps, words without a link) whose links are known, learnt from and aligned by
-`latentalign align` in a process of its own; CPU and wall seconds, peak memory, and the error of the links.
+`latentalign align` in a process of its own; CPU and wall seconds, peak memory, and the error of the links, for each
+bound of the counts that are kept while learning.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def _pair(words: list[int], draws: list[float]) -> tuple[str, str, set[Link]]:
     return " ".join(f"f{word}" for word in words), " ".join(target), links
 
 
-def measure(pairs: int, processes: int, work: Path) -> dict[str, Any]:
+def measure(pairs: int, processes: int, most_counts: int, work: Path) -> dict[str, Any]:
     work.mkdir(parents=True, exist_ok=True)
     gold: list[set[Link]] = []
     files = work / "million.f", work / "million.e"
@@ -62,7 +63,8 @@ def measure(pairs: int, processes: int, work: Path) -> dict[str, Any]:
             if len(gold) < GOLD:
                 gold.append(links)
     command = [sys.executable, "-m", "latentalign", "align", "--source", str(files[0]), "--target", str(files[1]),
-               "--save", str(work / "million-aligner"), "--processes", str(processes)]  # fmt: skip
+               "--save", str(work / "million-aligner"), "--processes", str(processes),
+               "--most-counts", str(most_counts)]  # fmt: skip
     start = time.perf_counter()
     seconds, megabytes = timed(command, work / "million.links")
     wall = time.perf_counter() - start
@@ -73,6 +75,7 @@ def measure(pairs: int, processes: int, work: Path) -> dict[str, Any]:
         "revision": git_revision(),
         "pairs": len(found),
         "processes": processes,
+        "most_counts": most_counts,
         "cpu_seconds": seconds,
         "wall_seconds": wall,
         "megabytes": megabytes,
@@ -86,12 +89,13 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--most-counts", type=int, nargs="+", default=[20_000_000, 2_000_000])
     parser.add_argument("--work", type=Path, default=Path("runs/wordalign"))
     parser.add_argument("--out", type=Path, default=Path("docs/results/wordalign/million.json"))
     options = parser.parse_args()
-    found = measure(options.pairs, options.processes, options.work)
-    write_atomic(options.out, json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found))
+    runs = [measure(options.pairs, options.processes, most, options.work) for most in options.most_counts]
+    write_atomic(options.out, json.dumps({"revision": git_revision(), "runs": runs}, indent=1) + "\n")
+    print(json.dumps(runs))
 
 
 if __name__ == "__main__":
