@@ -131,7 +131,7 @@ def _million(found: dict[str, Any] | None) -> list[str]:
         "## A larger corpus",
         "",
         f"{found['runs'][0]['pairs']:,} generated pairs of 3 to 10 words (20,000 words by Zipf's law, swaps, words",
-        "without a link), learnt from and aligned by one command; AER against the links they were generated with. Fewer",
+        "without a link), learnt from and aligned by one command; AER against the links of the generator. Fewer",
         "counts (`--most-counts`) take less memory:",
         "",
         "| counts kept | processes | CPU s | MB | AER |",
