@@ -54,19 +54,26 @@ class Row:
     rates: dict[str, dict[str, float]]  # by each way to symmetrise
 
 
-def compare(corpus: Corpus, size: int, peers: Path | None, folder: Path) -> dict[str, Any]:
+def compare(corpus: Corpus, size: int, peers: Path | None, keep: "Kept") -> dict[str, Any]:
     """Every system on the same files: the pairs aligned by hand (without their links), then `size` others."""
-    work = folder / str(size)
+    work = keep.folder / str(size)
     work.mkdir(exist_ok=True)
     files = write_pairs([*corpus.dev, *corpus.pairs[:size]], work, f"{size}")
-    found = {"latentalign": systems.ours(files, work, len(corpus.dev))}
+    count = len(corpus.dev)
+    measured: dict[str, Callable[[], systems.Result]] = {
+        "latentalign": lambda: systems.ours(files, work, count)
+    }
     if peers is not None:
-        found["eflomal"] = systems.eflomal(peers, files, work, len(corpus.dev))
-        found["fast_align"] = systems.fast_align(peers, files, work, len(corpus.dev))
+        measured["eflomal"] = lambda: systems.eflomal(peers, files, work, count)
+        measured["fast_align"] = lambda: systems.fast_align(peers, files, work, count)
+    found = {
+        name: systems.Result.of(keep(f"{size}-{name}", lambda run=run: run().plain()))
+        for name, run in measured.items()
+    }
     rows = []
     for name, result in found.items():
-        measured = {method: rates(links, corpus.gold) for method, links in result.links.items()}
-        rows.append(Row(size, name, result.seconds, result.megabytes, measured))
+        by_method = {method: rates(links, corpus.gold) for method, links in result.links.items()}
+        rows.append(Row(size, name, result.seconds, result.megabytes, by_method))
     against = {}
     if "eflomal" in found:
         for method in ("mean", "grow-diag-final-and"):
@@ -150,9 +157,7 @@ def main() -> None:
         "ablations": [],
     }
     for size in SIZES:
-        results["sizes"][str(size)] = keep(
-            f"size-{size}", lambda n=size: compare(corpus, n, options.peers, options.work)
-        )
+        results["sizes"][str(size)] = compare(corpus, size, options.peers, keep)
     for size in SIZES:
         results["sizes"][str(size)]["own"] = keep(
             f"own-{size}", lambda n=size: own_figures(corpus, Aligner.load(options.work / str(n) / "aligner"))

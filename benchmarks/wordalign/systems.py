@@ -22,6 +22,18 @@ class Result:
     seconds: float  # of CPU, user and system, children included
     megabytes: float
 
+    def plain(self) -> dict[str, Any]:
+        links = {method: [sorted(pair) for pair in pairs] for method, pairs in self.links.items()}
+        return {"links": links, "seconds": self.seconds, "megabytes": self.megabytes}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "Result":
+        links = {
+            method: [frozenset((int(i), int(j)) for i, j in pair) for pair in pairs]
+            for method, pairs in plain["links"].items()
+        }
+        return cls(links, plain["seconds"], plain["megabytes"])
+
 
 def timed(command: list[str], output: Path | None = None) -> tuple[float, float]:
     """CPU seconds and peak megabytes of a command and its children, with one thread, as GNU time tells them.

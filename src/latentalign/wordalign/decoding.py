@@ -9,9 +9,9 @@ from latentalign.errors import UserError
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import SYMMETRISATIONS, decode_links, grow_diag_final_and, symmetrise
 
-_WEAK = (
-    0.5  # share of the threshold that the first link of a word may have: one direction sure, the other silent
-)
+# Shares of the threshold. A word nearly always has a link, and seldom several: its first link is likelier to be right
+# than its probability says, a further link less likely.
+_FIRST, _FURTHER = 2 / 3, 4 / 3
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,11 @@ Method = Callable[[PairPosteriors, float | None], "set[Link] | frozenset[Link]"]
 
 
 def _mean(pair: PairPosteriors, threshold: float | None) -> set[Link] | frozenset[Link]:
-    """Links above the threshold. By the aligner's own, words that are left over take weaker links beside them.
-
-    A word nearly always has a link, so the first link of a word is likelier to be right than its probability says.
-    """
+    """Links of at least the threshold. By the aligner's own, a word's first link needs less, a further one more."""
     if threshold is not None:
         return set(decode_links(pair.probs, threshold=threshold))
-    weak = decode_links(pair.probs, threshold=_WEAK * pair.threshold)
-    strong = frozenset(link for link, probability in weak.items() if probability >= pair.threshold)
+    weak = decode_links(pair.probs, threshold=_FIRST * pair.threshold)
+    strong = frozenset(link for link, probability in weak.items() if probability >= _FURTHER * pair.threshold)
     return strong if len(strong) == len(weak) else grow_diag_final_and(strong, frozenset(weak))
 
 
