@@ -111,7 +111,9 @@ def decoding(corpus: Corpus, aligner: Aligner) -> dict[str, float]:
     found = dev_pairs(aligner, corpus)
     links = {
         "all of it": [pair.links() for pair in found],
-        "no weaker links for words left over": [pair.links(threshold=pair.threshold) for pair in found],
+        "the threshold alone, for first and further links": [
+            pair.links(threshold=pair.threshold) for pair in found
+        ],
         "mean of the posteriors from 0.5 on": [
             decode_links((pair.forward + pair.backward) / 2, threshold=0.5) for pair in found
         ],
