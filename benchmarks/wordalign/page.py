@@ -81,7 +81,7 @@ def _own(results: dict[str, Any]) -> list[str]:
         "",
         "The calibration error is the mean distance between the probability of printed links and the share of right",
         "ones, in ten bins. No gold link was used to fit the probabilities or the threshold, but the two shares of the",
-        "threshold by which `mean` takes a word's first link and its further ones were chosen on these very 50 pairs (as",
+        "threshold by which `mean` takes a word's first link and its further ones were chosen on these 50 pairs (as",
         "were `null` and `band_weight`), so that figures by `mean` flatter it. The best threshold is the best by gold",
         "links of those tried with `--threshold`.",
         "",
