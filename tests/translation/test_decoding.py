@@ -236,11 +236,19 @@ def test_samples_are_mixed_by_their_counts():
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "autocast", "other default"])
-@pytest.mark.parametrize("inference", ["exact", "kmax:3", "sample:5", "soft"])
-def test_a_search_reports_what_the_model_says_in_any_precision(precision, inference):
+@pytest.mark.parametrize(
+    ("inference", "settings"),
+    [
+        *((inference, {"input_feeding": True}) for inference in ("exact", "kmax:3", "sample:5", "soft")),
+        ("exact", NETWORKS["cross"]),
+        ("soft", NETWORKS["transformer"]),
+    ],
+    ids=["exact", "kmax", "sample", "soft", "exact cross", "soft transformer"],
+)
+def test_a_search_reports_what_the_model_says_in_any_precision(precision, inference, settings):
     predictor = parse_inference(inference)
-    model = tiny_model(ASSETS, scale=2.0, input_feeding=True).float()
-    asked = tiny_model(ASSETS, scale=2.0, input_feeding=True).float()
+    model = tiny_model(ASSETS, scale=2.0, **settings).float()
+    asked = tiny_model(ASSETS, scale=2.0, **settings).float()
     translator = Translator(
         asked.bfloat16() if precision == "bfloat16" else asked,
         ASSETS,

@@ -34,6 +34,7 @@ from tests.translation.test_model import SOURCES, TARGETS
 GAUSSIAN = {"alignment": "gaussian-context"}
 VARIANTS = [
     {},
+    test_model.TRANSFORMER,
     {"input_feeding": True},
     {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 7},
     {"alignment": {"name": "gaussian-context", "scale": 0.5, "normalizer": "sparsemax"}},
@@ -63,7 +64,7 @@ def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
         torch.testing.assert_close(together[:, row, : len(target)], alone[:, 0])
 
 
-@pytest.mark.parametrize("changes", VARIANTS[:3])
+@pytest.mark.parametrize("changes", VARIANTS[:4])
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = model_with(**changes)
     batch = make_batch(SOURCES, TARGETS)
