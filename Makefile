@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo inspect browser test test-slow check lint types docs format bench bench-objectives bench-chain bench-distributed \
+.PHONY: demo inspect browser test test-slow check lint types docs format bench bench-objectives bench-chain bench-transformer bench-distributed \
         bench-server lock clean
 
 demo: $(READY)
@@ -52,6 +52,10 @@ bench-objectives: $(READY)
 # with torch-struct beside it: make bench-chain PEER=folder (see benchmarks/chain.py)
 bench-chain: $(READY)
 	$(BIN)/python -m benchmarks.chain $(if $(PEER),--peer $(PEER))
+
+# beside JoeyNMT's Transformer, which is installed into PEER the first time
+bench-transformer: $(READY)
+	$(BIN)/python -m benchmarks.transformer $(if $(PEER),--peer-env $(PEER))
 
 bench-distributed: $(READY)
 	$(BIN)/python -m benchmarks.distributed

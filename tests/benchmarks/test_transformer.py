@@ -1,0 +1,19 @@
+"""The arithmetic of the Transformer's benchmark; the peer itself is not needed for it."""
+
+import pytest
+from benchmarks.transformer import PEER, compared
+from benchmarks.translation.setting import Stopwatch
+
+
+def watch(work: float, processor: float) -> Stopwatch:
+    found = Stopwatch()
+    found.work, found.seconds, found.processor = work, 100.0, processor
+    return found
+
+
+def test_ratios_are_of_processor_time() -> None:
+    found = compared({PEER: [watch(10, 2), watch(30, 2)], "ours": [watch(10, 1), watch(30, 1)]})
+    assert found[PEER]["over_peer"] == 1.0
+    assert found["ours"]["per_processor_second"] == pytest.approx(20.0)
+    assert found["ours"]["over_peer"] == 2.0
+    assert found["ours"]["over_peer_by_round"] == [2.0, 2.0]
