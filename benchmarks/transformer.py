@@ -25,6 +25,7 @@ from latentalign.files import read_lines
 from latentalign.reports.grid.step_cost import BareLoop, longest_batch, spread_batches
 from latentalign.training.loop.allocator import keep_freed_memory
 from latentalign.training.recipe.recipes import load_recipe
+from latentalign.training.run.environment import git_revision
 from latentalign.translation.search import SearchOptions
 from latentalign.translation.translate import Translator
 
@@ -100,7 +101,9 @@ def decode_in_turns(
 ) -> dict[str, Any]:
     """Beam search of the same sentences in groups of like lengths; tokens a sentence beside it."""
     order = sorted(range(len(texts)), key=lambda number: len(assets.source.encode(texts[number])))
-    options = SearchOptions(beam=beam, length_penalty=1.0, eos_penalty=0.0, max_length_factor=1.5)
+    # models of few updates end at once here: we go on to the limit, 1.5 times the source and ten steps more. The peer
+    # ends by its own rules, at the latest at 1.5 times the longest source
+    options = SearchOptions(beam=beam, length_penalty=1.0, eos_penalty=100.0, max_length_factor=1.5)
     lengths: dict[str, list[float]] = {PEER: []}
 
     def peer(group: list[int]) -> Stopwatch:
@@ -201,7 +204,7 @@ def main() -> None:
     recipe, prepared = prepare(options.data, options.work)
     loops = {name: fresh(find_recipe(options.data, cross), prepared) for name, cross in OWN.items()}
     assets = prepared.assets
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {"revision": git_revision()}
     plan = prepared.train.plan(0, recipe.seed)[: options.updates]
     batches = [prepared.train.collate(indices) for indices in plan]
     texts = list(read_lines(options.data / "test_2016_flickr.de.gz"))[: options.sentences]
