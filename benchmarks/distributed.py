@@ -73,7 +73,7 @@ def train(path: Path, out: Path, *, processes: int, threads: int) -> float:
 
 def main() -> None:
     """Compare and print."""
-    from latentalign.translation.synthetic import write_corpus
+    from latentalign.translation.generated.corpus import write_corpus
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

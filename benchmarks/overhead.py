@@ -25,7 +25,7 @@ from latentalign.training.loop.after_step import AfterEachStep
 from latentalign.training.recipe.recipes import Recipe, build_recipe
 from latentalign.training.recipe.schedule import schedule_of
 from latentalign.training.train import train
-from latentalign.translation.synthetic import write_corpus
+from latentalign.translation.generated.corpus import write_corpus
 
 
 def bare_loop(recipe: Recipe, folder: Path) -> list[float]:

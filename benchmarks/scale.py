@@ -26,8 +26,8 @@ from benchmarks.measure import report
 from benchmarks.scale_model import Assumptions, tables
 from latentalign.alignment import build_objective
 from latentalign.training.recipe.recipes import load_recipe
-from latentalign.translation.dataset import PairBatch
-from latentalign.translation.model import TranslationModel
+from latentalign.translation.data.dataset import PairBatch
+from latentalign.translation.network.model import TranslationModel
 
 
 def build(assumptions: Assumptions, objective: Any, *, input_feeding: bool) -> tuple[TranslationModel, Any]:

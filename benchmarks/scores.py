@@ -19,8 +19,8 @@ import latentalign as la
 from latentalign.alignment.prediction import Exact
 from latentalign.files import to_json, write_atomic
 from latentalign.text.parallel import Pair, read_parallel
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.tokenizer import END
+from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.data.tokenizer import END
 
 
 def translation_errors(run: Any, sentences: Sequence[str], *, beam: int) -> list[float]:

@@ -39,8 +39,8 @@ def made_up_run(folder: Path) -> Path:
     from latentalign.training.recipe.recipes import build_recipe
     from latentalign.training.run.config_file import save_config
     from latentalign.training.run.weights import save_model
-    from latentalign.translation.assets import TranslationAssets
-    from latentalign.translation.tokenizer import WhitespaceTokenizer
+    from latentalign.translation.data.assets import TranslationAssets
+    from latentalign.translation.data.tokenizer import WhitespaceTokenizer
 
     files = {"source": "train.de", "target": "train.en"}
     values = {

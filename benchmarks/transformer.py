@@ -26,7 +26,7 @@ from latentalign.reports.grid.step_cost import BareLoop, longest_batch, spread_b
 from latentalign.training.loop.allocator import keep_freed_memory
 from latentalign.training.recipe.recipes import load_recipe
 from latentalign.training.run.environment import git_revision
-from latentalign.translation.search import SearchOptions
+from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.translate import Translator
 
 RECIPE = "multi30k-de-en-transformer"

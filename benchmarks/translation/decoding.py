@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.translation.setting import Setting, Stopwatch, note, summary, take_turns
 from latentalign.training.loop.evaluation import find_predictor
-from latentalign.translation.search import SearchOptions
+from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.translate import Translator
 
 INFERENCES = ("soft", "kmax:5", "exact")

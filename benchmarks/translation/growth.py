@@ -13,9 +13,9 @@ from latentalign.alignment.latents.categorical import Categorical, Latent
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import PairBatch
-from latentalign.translation.encoder_decoder import Memory
-from latentalign.translation.model import TranslationModel
+from latentalign.translation.data.dataset import PairBatch
+from latentalign.translation.network.encoder_decoder import Memory
+from latentalign.translation.network.model import TranslationModel
 
 LENGTHS = (10, 25, 50, 100, 200)
 VOCABULARIES = (4_000, 16_000, 32_000)

@@ -9,7 +9,7 @@ from benchmarks.translation.setting import Setting, Stopwatch, summary, take_tur
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.model import TranslationModel
+from latentalign.translation.network.model import TranslationModel
 
 PRODUCT = 2048
 # d = 512 as it was tried out first; and everything of that size

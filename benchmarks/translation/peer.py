@@ -18,10 +18,10 @@ from benchmarks.translation.setting import Setting, Stopwatch, note, summary, ta
 from latentalign.alignment.prediction import SoftContext
 from latentalign.alignment.registry import build_objective
 from latentalign.reports.grid.step_cost import BareLoop
+from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.search import SearchOptions
-from latentalign.translation.tokenizer import PAD, UNKNOWN
+from latentalign.translation.data.tokenizer import PAD, UNKNOWN
+from latentalign.translation.network.model import TranslationModel
 from latentalign.translation.translate import Translator
 
 # it imports importlib_metadata without asking for it

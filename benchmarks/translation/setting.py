@@ -20,7 +20,7 @@ from latentalign.training.recipe.recipes import Recipe, load_recipe
 from latentalign.training.run.folders import prepare_again
 from latentalign.training.train import train
 from latentalign.training.trained_run import Run, load
-from latentalign.translation.synthetic import write_corpus
+from latentalign.translation.generated.corpus import write_corpus
 
 RECIPE = "multi30k-de-en"
 GENERATED = {"train": 20_000, "valid": 500, "test": 500}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.translation.setting import Setting, note
-from latentalign.translation.corpus import PairFilter, build_corpus, read_pairs
+from latentalign.translation.data.corpus import PairFilter, build_corpus, read_pairs
 from latentalign.translation.task import TranslationTask
 
 

@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from latentalign.alignment import AlignmentProblem, Soft
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import PairBatch
-from latentalign.translation.model import TranslationModel
+from latentalign.translation.data.dataset import PairBatch
+from latentalign.translation.network.model import TranslationModel
 
 SIZES = {"embedding_size": 6, "memory_size": 8, "decoder_size": 10, "attention_size": 4, "hidden_size": 12}
 VOCABULARY, SENTENCES, SOURCE, TARGET = 20, 3, 5, 4

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from latentalign.text.links import parse_links
-from latentalign.translation.synthetic import generate
+from latentalign.translation.generated.corpus import generate
 from tests.cli.command import assert_mistake, latentalign
 
 RECIPE = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from latentalign.translation.synthetic import write_corpus
+from latentalign.translation.generated.corpus import write_corpus
 from latentalign.translation.task import TranslationTask
 from tests.cli.command import assert_mistake, latentalign
 

@@ -6,8 +6,8 @@ import torch
 from latentalign.alignment.registry import parse_inference
 from latentalign.inspector.next_words import next_words
 from latentalign.training.trained_run import load
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.tokenizer import END, PAD, START
+from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.data.tokenizer import END, PAD, START
 from tests.translation.tiny import SENTENCES, TARGETS
 
 SOURCE, PREFIX = SENTENCES[0], "a small dog"

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from latentalign.reports.grid.settings import GridSettings
-from latentalign.translation.synthetic import write_corpus
+from latentalign.translation.generated.corpus import write_corpus
 
 RECIPE = {
     "task": "translation",

@@ -15,9 +15,9 @@ from latentalign.training.recipe.recipes import Recipe, build_recipe
 from latentalign.training.recipe.tasks import TASKS, find_task
 from latentalign.training.run.stopping import NonFinite
 from latentalign.training.train import train
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.shards import read_shard
-from latentalign.translation.synthetic import write_corpus
+from latentalign.translation.data.shards import read_shard
+from latentalign.translation.generated.corpus import write_corpus
+from latentalign.translation.network.model import TranslationModel
 from tests.training.helpers import ROOT, environment, same_training
 from tests.training.run.test_processes import losses, torchrun
 

@@ -10,7 +10,7 @@ from latentalign.alignment.metrics import exact_posterior, log_marginal
 from latentalign.errors import UserError
 from latentalign.text.symmetrise import decode_links, symmetrise
 from latentalign.translation.align import TranslationAligner, word_probs
-from latentalign.translation.dataset import make_batch
+from latentalign.translation.data.dataset import make_batch
 from tests.translation.tiny import NETWORKS, SENTENCES, TARGETS, tiny_assets, tiny_model
 
 PAIRS = list(zip(SENTENCES, TARGETS, strict=True))

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from latentalign.alignment.registry import build_objective, parse_inference
 from latentalign.translation.align import PairPieces, TranslationAligner
+from latentalign.translation.beam.decoding import PredictiveDecoder
+from latentalign.translation.beam.search import SearchOptions, beam_search
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.search import SearchOptions, beam_search
-from latentalign.translation.tokenizer import END, NEVER
+from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.data.tokenizer import END, NEVER
+from latentalign.translation.network.model import TranslationModel
 from latentalign.translation.translate import Translator
 from tests.translation.tiny import NETWORKS, SENTENCES, TARGETS, tiny_assets, tiny_model
 

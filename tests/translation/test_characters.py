@@ -5,11 +5,11 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latentalign.translation.assets import TranslationAssets
-from latentalign.translation.characters import CharacterTokenizer, characters
 from latentalign.translation.config import TokenizerConfig
-from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
-from latentalign.translation.tokenizer import END, UNKNOWN, WhitespaceTokenizer
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.characters import CharacterTokenizer, characters
+from latentalign.translation.data.learn_tokenizers import count_words, learn_tokenizers
+from latentalign.translation.data.tokenizer import END, UNKNOWN, WhitespaceTokenizer
 
 PAIRS = [("été", "e t e"), ("ne\u0301", "n e"), ("a  hoàn", "ʔ aː ˧˧")]
 SIDES = {"source": {"kind": "characters"}, "target": {"kind": "whitespace"}}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from latentalign.errors import UserError
-from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import PairFilter, build_corpus, read_pairs
-from latentalign.translation.tokenizer import END, WhitespaceTokenizer
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.corpus import PairFilter, build_corpus, read_pairs
+from latentalign.translation.data.tokenizer import END, WhitespaceTokenizer
 
 PAIRS = [("a b", "x"), ("c", "y z"), ("b", "x\u2028y")]
 ASSETS = TranslationAssets(WhitespaceTokenizer(["a", "b", "c"]), WhitespaceTokenizer(["x", "y", "z"]))

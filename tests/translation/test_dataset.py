@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latentalign.translation.corpus import Corpus, CorpusReport, Sequences
-from latentalign.translation.dataset import TranslationDataset, make_batch
-from latentalign.translation.tokenizer import END, PAD, START
+from latentalign.translation.data.corpus import Corpus, CorpusReport, Sequences
+from latentalign.translation.data.dataset import TranslationDataset, make_batch
+from latentalign.translation.data.tokenizer import END, PAD, START
 
 
 def corpus_of(lengths: list[tuple[int, int]]) -> Corpus:

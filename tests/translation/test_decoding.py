@@ -8,11 +8,11 @@ import torch
 
 from latentalign.alignment.likelihoods import softmax_head
 from latentalign.alignment.registry import parse_inference
-from latentalign.translation import mixture
-from latentalign.translation.dataset import make_batch, pad
-from latentalign.translation.decoding import PredictiveDecoder, SearchState
-from latentalign.translation.search import BeamStatus, Scores, SearchOptions, beam_search
-from latentalign.translation.tokenizer import END, NEVER, START
+from latentalign.translation.beam import mixture
+from latentalign.translation.beam.decoding import PredictiveDecoder, SearchState
+from latentalign.translation.beam.search import BeamStatus, Scores, SearchOptions, beam_search
+from latentalign.translation.data.dataset import make_batch, pad
+from latentalign.translation.data.tokenizer import END, NEVER, START
 from latentalign.translation.translate import Translator
 from tests.translation.tiny import NETWORKS, SENTENCES, tiny_assets, tiny_model
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from latentalign.translation.dropout import Dropout, dropout
+from latentalign.translation.network.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.8])

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from latentalign.alignment.prediction import Exact, SoftContext
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.search import SearchOptions
+from latentalign.translation.beam.search import SearchOptions
+from latentalign.translation.data.dataset import make_batch
 from latentalign.translation.translate import Translator
 from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
 

@@ -22,11 +22,11 @@ from latentalign.alignment import (
 from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from latentalign.errors import UserError
 from latentalign.translation.align import TranslationAligner
+from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import PairBatch, make_batch
-from latentalign.translation.latents import MINIMUM_SCALE, LatentContext, build_latent
-from latentalign.translation.search import SearchOptions
-from latentalign.translation.tokenizer import END, PAD
+from latentalign.translation.data.dataset import PairBatch, make_batch
+from latentalign.translation.data.tokenizer import END, PAD
+from latentalign.translation.network.latents import MINIMUM_SCALE, LatentContext, build_latent
 from latentalign.translation.translate import Translator
 from tests.translation import test_model, tiny
 from tests.translation.test_model import SOURCES, TARGETS

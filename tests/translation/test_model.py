@@ -6,9 +6,9 @@ from torch import Tensor
 
 from latentalign.alignment import AlignmentProblem, Elbo, Exact, Marginal, Soft
 from latentalign.translation.config import ModelConfig
-from latentalign.translation.dataset import PairBatch, make_batch
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.tokenizer import END, PAD, START
+from latentalign.translation.data.dataset import PairBatch, make_batch
+from latentalign.translation.data.tokenizer import END, PAD, START
+from latentalign.translation.network.model import TranslationModel
 
 SOURCES = [[5, 6, 7, 8, END], [9, END], [4, 10, 11, END]]
 TARGETS = [[6, 5, END], [7, 8, 9, 10, 4, END], [11, END]]

@@ -10,7 +10,7 @@ from latentalign.alignment.learning.objectives import Elbo, Marginal
 from latentalign.errors import UserError
 from latentalign.text.links import Links, parse_links
 from latentalign.translation.config import DataConfig, ModelConfig
-from latentalign.translation.piece_links import spread_links
+from latentalign.translation.data.piece_links import spread_links
 from latentalign.translation.task import TranslationTask
 
 SIZES = {"embedding_size": 4, "memory_size": 4, "decoder_size": 4, "attention_size": 4}

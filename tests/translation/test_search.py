@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from latentalign.errors import UserError
-from latentalign.translation.search import Scores, SearchOptions, beam_search, best_continuations
+from latentalign.translation.beam.search import Scores, SearchOptions, beam_search, best_continuations
 
 START, END = 0, 1
 

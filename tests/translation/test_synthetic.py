@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from latentalign.translation.synthetic import generate, write_corpus
-from latentalign.translation.synthetic_lexicon import CONJUNCTIONS, NAMES, PEOPLE, TRANSITIVE
+from latentalign.translation.generated.corpus import generate, write_corpus
+from latentalign.translation.generated.lexicon import CONJUNCTIONS, NAMES, PEOPLE, TRANSITIVE
 
 EXAMPLES = generate(1500, 7)
 

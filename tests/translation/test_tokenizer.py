@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latentalign.errors import UserError
-from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import TokenizerConfig
-from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
-from latentalign.translation.tokenizer import (
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.learn_tokenizers import count_words, learn_tokenizers
+from latentalign.translation.data.tokenizer import (
     END,
     PAD,
     SPECIALS,

@@ -12,10 +12,10 @@ from latentalign.alignment.metrics import exact_posterior
 from latentalign.errors import UserError
 from latentalign.training.recipe.recipes import build_recipe
 from latentalign.translation.config import ModelConfig, TransformerConfig
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.tokenizer import END
-from latentalign.translation.transformer import Attention, TransformerEncoder, positions
+from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.data.tokenizer import END
+from latentalign.translation.network.model import TranslationModel
+from latentalign.translation.network.transformer import Attention, TransformerEncoder, positions
 
 SIZES: dict[str, Any] = {"name": "transformer", "layers": 2, "heads": 2, "width": 8, "feed_forward": 12}
 SOURCES = [[5, 6, 7, 8, END], [9, END], [4, 10, 11, END]]

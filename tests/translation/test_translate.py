@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from latentalign.alignment.registry import parse_inference
-from latentalign.translation.dataset import make_batch
-from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.search import SearchOptions
-from latentalign.translation.tokenizer import END, PAD, START
+from latentalign.translation.beam.decoding import PredictiveDecoder
+from latentalign.translation.beam.search import SearchOptions
+from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.data.tokenizer import END, PAD, START
 from latentalign.translation.translate import Translator, windows
 from tests.translation.tiny import NETWORKS, SENTENCES, tiny_assets, tiny_model
 

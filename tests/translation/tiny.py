@@ -2,10 +2,10 @@
 
 import torch
 
-from latentalign.translation.assets import TranslationAssets
 from latentalign.translation.config import ModelConfig, TokenizerConfig
-from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
-from latentalign.translation.model import TranslationModel
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.learn_tokenizers import count_words, learn_tokenizers
+from latentalign.translation.network.model import TranslationModel
 
 SENTENCES = [
     "ein kleiner Hund läuft über die Wiese .",

@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts, pair_keys
-from latentalign.wordalign.expectation import LinkChain, LoadedShard, Round, Shard, expected_counts, schedule
+from latentalign.wordalign.estimation.counts import Counts, JumpCounts, SparseCounts, pair_keys
+from latentalign.wordalign.estimation.expectation import (
+    LinkChain,
+    LoadedShard,
+    Round,
+    Shard,
+    expected_counts,
+    schedule,
+)
+from latentalign.wordalign.estimation.jumps import JumpTables
+from latentalign.wordalign.estimation.learning import InOneProcess, learn
+from latentalign.wordalign.estimation.lexicon import IndexedTable, cuts, exp_digamma, mean
+from latentalign.wordalign.estimation.model import Model, no_counts
 from latentalign.wordalign.inference import posteriors
-from latentalign.wordalign.jumps import JumpTables
-from latentalign.wordalign.learning import InOneProcess, learn
-from latentalign.wordalign.lexicon import IndexedTable, cuts, exp_digamma, mean
-from latentalign.wordalign.model import Model, no_counts
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import WordVocabulary
+from latentalign.wordalign.text.vocabulary import WordVocabulary
 from tests.wordalign import oracle
 from tests.wordalign.corpora import generated
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentalign.wordalign import cooccurrence, counts
-from latentalign.wordalign.cooccurrence import index_cells
-from latentalign.wordalign.corpus import Sentences, make_batches
-from latentalign.wordalign.counts import SparseCounts, pair_keys
-from latentalign.wordalign.likeness import likeness
-from latentalign.wordalign.vocabulary import WordVocabulary
+from latentalign.wordalign.estimation.counts import SparseCounts, pair_keys
+from latentalign.wordalign.text.cooccurrence import index_cells
+from latentalign.wordalign.text.corpus import Sentences, make_batches
+from latentalign.wordalign.text.likeness import likeness
+from latentalign.wordalign.text.vocabulary import WordVocabulary
 from tests.wordalign import oracle
 
 sentences = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=9)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from latentalign.wordalign.words import read_line
+from latentalign.wordalign.text.words import read_line
 
 
 def test_white_space_alone():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from latentalign.text.links import Links
     from latentalign.training.trained_run import Run
     from latentalign.translation.align import PairAlignment
-    from latentalign.translation.tokenizer import Tokenizer
+    from latentalign.translation.data.tokenizer import Tokenizer
 
 
 def align(
@@ -130,7 +130,7 @@ def _align_by_run(
 ) -> None:
     from latentalign.training.trained_run import load
     from latentalign.translation.config import PairFiles
-    from latentalign.translation.corpus import read_pairs
+    from latentalign.translation.data.corpus import read_pairs
 
     require_distinct({"--output": output}, {"--source": source, "--target": target})
     files = PairFiles(source=str(source), target=str(target))
@@ -267,7 +267,7 @@ def aer(
 def _check_against_sentences(files: "dict[Path, list[Links]]", source: Path, target: Path) -> None:
     from latentalign.text.links import check_links
     from latentalign.translation.config import PairFiles
-    from latentalign.translation.corpus import read_pairs
+    from latentalign.translation.data.corpus import read_pairs
 
     sentences = list(read_pairs(PairFiles(source=str(source), target=str(target))))
     for path, links in files.items():

@@ -64,7 +64,7 @@ def reproduce(
     from latentalign.reports.grid.reproduce import reproduce as run_study
     from latentalign.reports.grid.settings import GridSettings
     from latentalign.reports.paper.data_files import default_recipe, locate
-    from latentalign.translation.search import SearchOptions
+    from latentalign.translation.beam.search import SearchOptions
 
     if not 0 <= jobs <= MOST_JOBS:
         raise UserError(f"--jobs {jobs}: expected 0 to {MOST_JOBS}; one for each free core")

@@ -22,7 +22,7 @@ from latentalign.files import (
 )
 
 if TYPE_CHECKING:
-    from latentalign.translation.search import SearchOptions
+    from latentalign.translation.beam.search import SearchOptions
     from latentalign.translation.translate import Translation, Translator
     from latentalign.wordalign.aligner import Aligner
 
@@ -72,7 +72,7 @@ def translate(
         raise UserError("standard input is closed; give --input FILE")
     from latentalign.training.loop.evaluation import find_predictor
     from latentalign.training.trained_ensemble import load_together
-    from latentalign.translation.search import SearchOptions
+    from latentalign.translation.beam.search import SearchOptions
     from latentalign.wordalign.aligner import Aligner
 
     if batch_size < 1:
@@ -158,7 +158,7 @@ def _row(translation: "Translation", number: int, rank: int, n_best: int, scores
 
 def _count_unknown(translator: "Translator", window: list[str], longest: int, place: str, before: int) -> int:
     """Warn of lines longer than those of training; how many pieces are unknown comes back."""
-    from latentalign.translation.tokenizer import UNKNOWN
+    from latentalign.translation.data.tokenizer import UNKNOWN
 
     unknown = 0
     for number, line in enumerate(window, start=before + 1):

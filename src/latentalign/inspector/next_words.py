@@ -10,10 +10,10 @@ from latentalign.alignment.latents.latent import Latent
 from latentalign.inspector.schemas import Distribution, NextResponse, NextWord
 from latentalign.training.trained_run import Run
 from latentalign.translation.align import word_probs
-from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.model import Memory
-from latentalign.translation.search import BeamStatus
-from latentalign.translation.tokenizer import END, START, Tokenizer
+from latentalign.translation.beam.decoding import PredictiveDecoder
+from latentalign.translation.beam.search import BeamStatus
+from latentalign.translation.data.tokenizer import END, START, Tokenizer
+from latentalign.translation.network.model import Memory
 
 
 @torch.no_grad()

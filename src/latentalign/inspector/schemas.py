@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from latentalign.inspector.limits import INFERENCE_PATTERN
-from latentalign.translation.search import LARGEST_EOS_PENALTY, LARGEST_LENGTH_PENALTY
+from latentalign.translation.beam.search import LARGEST_EOS_PENALTY, LARGEST_LENGTH_PENALTY
 
 
 def _is_text(value: str) -> str:

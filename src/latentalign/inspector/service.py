@@ -34,7 +34,7 @@ from latentalign.inspector.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from latentalign.translation.search import SearchOptions
+from latentalign.translation.beam.search import SearchOptions
 
 LOG = logging.getLogger("latentalign.inspector")
 

@@ -27,8 +27,8 @@ from latentalign.batching import cut
 from latentalign.errors import UserError
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import decode_links
-from latentalign.translation.assets import TranslationAssets
-from latentalign.translation.dataset import make_batch
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.dataset import make_batch
 
 SOURCES = ("posterior", "prior", "exact")
 LONGEST = 1000  # pieces a side: cost grows with the product of both; a longer pair gets no links

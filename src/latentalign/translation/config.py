@@ -166,7 +166,7 @@ class InferenceNetworkConfig(TranslationSection):
     @classmethod
     def _alignment_is_known(cls, alignment: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
         if alignment is not None:
-            from latentalign.translation.latents import check_latent
+            from latentalign.translation.network.latents import check_latent
 
             check_latent(alignment)
         return alignment
@@ -210,7 +210,7 @@ class ModelConfig(TranslationSection):
     @field_validator("alignment")
     @classmethod
     def _alignment_is_known(cls, alignment: str | dict[str, Any]) -> str | dict[str, Any]:
-        from latentalign.translation.latents import (
+        from latentalign.translation.network.latents import (
             check_latent,  # torch takes seconds, a mistyped key should not
         )
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentalign.translation.decoding import PredictiveDecoder
-from latentalign.translation.search import BeamStatus, Scores, Selectable
-from latentalign.translation.tokenizer import END, START
+from latentalign.translation.beam.decoding import PredictiveDecoder
+from latentalign.translation.beam.search import BeamStatus, Scores, Selectable
+from latentalign.translation.data.tokenizer import END, START
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,21 @@ from latentalign.task import CanAlign, CanConvert, CanTranslate, EvaluationOptio
 from latentalign.text.parallel import Pair
 from latentalign.translation import config
 from latentalign.translation.align import TranslationAligner
-from latentalign.translation.assets import VOCABULARY, TranslationAssets
+from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import Corpus, PairFilter, build_corpus, name_of, read_pairs, with_links
-from latentalign.translation.dataset import TranslationDataset
-from latentalign.translation.learn_tokenizers import count_words, learn_tokenizers
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.search import SearchOptions
-from latentalign.translation.shards import prepared_files, read_shard, write_shard
+from latentalign.translation.data.assets import VOCABULARY, TranslationAssets
+from latentalign.translation.data.corpus import (
+    Corpus,
+    PairFilter,
+    build_corpus,
+    name_of,
+    read_pairs,
+    with_links,
+)
+from latentalign.translation.data.dataset import TranslationDataset
+from latentalign.translation.data.learn_tokenizers import count_words, learn_tokenizers
+from latentalign.translation.data.shards import prepared_files, read_shard, write_shard
+from latentalign.translation.network.model import TranslationModel
 from latentalign.translation.translate import Translator
 
 _SPLITS = ("train", "valid")

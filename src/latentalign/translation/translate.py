@@ -13,13 +13,13 @@ from latentalign.errors import UserError
 from latentalign.text.links import Link
 from latentalign.text.symmetrise import decode_links
 from latentalign.translation.align import PairAlignment, PairPieces, TranslationAligner
-from latentalign.translation.assets import TranslationAssets
-from latentalign.translation.dataset import pad
-from latentalign.translation.decoding import PredictiveDecoder
+from latentalign.translation.beam.decoding import PredictiveDecoder
+from latentalign.translation.beam.search import Hypothesis, SearchOptions, beam_search
+from latentalign.translation.data.assets import TranslationAssets
+from latentalign.translation.data.dataset import pad
+from latentalign.translation.data.tokenizer import END
 from latentalign.translation.ensemble import EnsembleDecoder
-from latentalign.translation.model import TranslationModel
-from latentalign.translation.search import Hypothesis, SearchOptions, beam_search
-from latentalign.translation.tokenizer import END
+from latentalign.translation.network.model import TranslationModel
 
 LONGEST = 500  # pieces of a source: the time of a search grows with the square of its length
 

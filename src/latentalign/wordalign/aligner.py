@@ -15,18 +15,18 @@ import numpy as np
 from latentalign.errors import UserError
 from latentalign.text.parallel import Pair
 from latentalign.wordalign.calibration import Calibration
-from latentalign.wordalign.counts import Counts
 from latentalign.wordalign.decoding import PairPosteriors
-from latentalign.wordalign.expectation import Shard, schedule
+from latentalign.wordalign.estimation.counts import Counts
+from latentalign.wordalign.estimation.expectation import Shard, schedule
+from latentalign.wordalign.estimation.learning import InOneProcess, Report, Work, learn
+from latentalign.wordalign.estimation.model import Model, Vocabularies, pruned_total
+from latentalign.wordalign.estimation.renumbering import joined, renumbered
+from latentalign.wordalign.estimation.workers import InProcesses
 from latentalign.wordalign.inference import BatchPosteriors, posteriors
-from latentalign.wordalign.learning import InOneProcess, Report, Work, learn
-from latentalign.wordalign.model import Model, Vocabularies, pruned_total
-from latentalign.wordalign.renumbering import joined, renumbered
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.shards import ShardsOnDisk, WordPair, cells, grouped
-from latentalign.wordalign.vocabulary import WordVocabulary
-from latentalign.wordalign.words import Line, read_line
-from latentalign.wordalign.workers import InProcesses
+from latentalign.wordalign.text.shards import ShardsOnDisk, WordPair, cells, grouped
+from latentalign.wordalign.text.vocabulary import WordVocabulary
+from latentalign.wordalign.text.words import Line, read_line
 
 _IN_MEMORY = 8  # shards kept in memory; a corpus with more is kept on disk
 _SAMPLE = 1000  # pairs that probabilities are calibrated on

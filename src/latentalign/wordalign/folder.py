@@ -17,9 +17,9 @@ from safetensors.numpy import save as save_arrays
 from latentalign.errors import UserError
 from latentalign.files import discard, require_file, write_atomic
 from latentalign.wordalign.calibration import Calibration, CalibrationCurve
-from latentalign.wordalign.counts import Counts, JumpCounts, SparseCounts
+from latentalign.wordalign.estimation.counts import Counts, JumpCounts, SparseCounts
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.vocabulary import WordVocabulary
+from latentalign.wordalign.text.vocabulary import WordVocabulary
 
 if TYPE_CHECKING:
     from latentalign.wordalign.aligner import Aligner

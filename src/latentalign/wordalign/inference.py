@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.corpus import SentenceBatch
-from latentalign.wordalign.expectation import LoadedShard, Shard, chain_counts
-from latentalign.wordalign.model import Model
-from latentalign.wordalign.vocabulary import WordList
+from latentalign.wordalign.estimation.expectation import LoadedShard, Shard, chain_counts
+from latentalign.wordalign.estimation.model import Model
+from latentalign.wordalign.text.corpus import SentenceBatch
+from latentalign.wordalign.text.vocabulary import WordList
 
 
 @dataclass(frozen=True)

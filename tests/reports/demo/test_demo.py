@@ -19,7 +19,7 @@ from latentalign.reports.demo.comparison import (
 )
 from latentalign.reports.demo.page import chosen, page
 from latentalign.translation.align import PairAlignment
-from latentalign.translation.synthetic import Example, generate
+from latentalign.translation.generated.corpus import Example, generate
 from latentalign.wordalign.decoding import PairPosteriors
 
 SOFT = Measures(

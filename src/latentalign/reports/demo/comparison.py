@@ -22,7 +22,7 @@ from latentalign.training.run.journal import read_metrics
 from latentalign.training.trained_run import load
 from latentalign.translation.align import PairAlignment
 from latentalign.translation.bleu import score_texts
-from latentalign.translation.synthetic import Example, write_corpus
+from latentalign.translation.generated.corpus import Example, write_corpus
 from latentalign.wordalign.aligner import Aligner
 
 Log = Callable[[str], None]

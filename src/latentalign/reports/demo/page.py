@@ -11,7 +11,7 @@ from latentalign.reports.demo.comparison import PICTURES, SAMPLES, Demo, rows
 from latentalign.reports.figures.heatmap import heatmap, render
 from latentalign.reports.figures.training_curves import training_curves
 from latentalign.reports.html_pages import render_page
-from latentalign.translation.synthetic import Example
+from latentalign.translation.generated.corpus import Example
 
 _SMALLER_IS_BETTER = {"PPL", "AER prior", "AER posterior", "AER by Bayes"}
 _LARGER_IS_BETTER = {"BLEU", "chrF"}

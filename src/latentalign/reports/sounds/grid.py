@@ -24,7 +24,7 @@ from latentalign.training.train import train
 from latentalign.training.trained_ensemble import Ensemble
 from latentalign.training.trained_run import Run, load
 from latentalign.translation.config import PairFiles
-from latentalign.translation.corpus import read_pairs
+from latentalign.translation.data.corpus import read_pairs
 from latentalign.translation.errors import error_rates
 
 SPLITS = ("dev", "test")

@@ -1,0 +1,1 @@
+"""Beam search, and what it asks of a model."""

@@ -1,0 +1,1 @@
+"""Text as numbers: corpora, tokenizers, batches, prepared shards."""

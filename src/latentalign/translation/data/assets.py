@@ -1,0 +1,83 @@
+"""What a translation model needs besides its weights: the tokenizers, kept in the run folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latentalign.errors import UserError
+from latentalign.files import read_json, require_file, write_atomic
+from latentalign.translation.data.characters import CharacterTokenizer
+from latentalign.translation.data.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
+
+VOCABULARY = "vocabulary.json"
+_JOINT = "tokenizer.model"
+_SEPARATE = {"source": "tokenizer.source.model", "target": "tokenizer.target.model"}
+
+
+@dataclass(frozen=True)
+class TranslationAssets:
+    """Tokenizers of both sides, and whether the source ends with a mark of its own."""
+
+    source: Tokenizer
+    target: Tokenizer
+    source_end: bool = True
+
+    def encode_source(self, sentence: str) -> tuple[list[int], list[int]]:
+        """Pieces as the encoder reads them, and the word of every piece (−1 for the end mark)."""
+        ids, words = self.source.encode_words(sentence)
+        return ([*ids, END], [*words, -1]) if self.source_end else (ids, words)
+
+    def encode_target(self, sentence: str) -> tuple[list[int], list[int]]:
+        """Pieces as the decoder predicts them, end included, and the word of every piece (−1 for the end)."""
+        ids, words = self.target.encode_words(sentence)
+        return [*ids, END], [*words, -1]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizers into a run folder."""
+        sides = {"source": self.source, "target": self.target}
+        described: dict[str, object] = {"version": 1, "source_end": self.source_end}
+        models = [side.model for side in sides.values() if isinstance(side, BpeTokenizer)]
+        for stale in (_JOINT, *_SEPARATE.values()):
+            (folder / stale).unlink(missing_ok=True)
+        joint = len(models) == 2 and models[0] == models[1]
+        for name, side in sides.items():
+            described[name] = side.settings
+            if isinstance(side, BpeTokenizer):
+                write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)
+        write_atomic(folder / VOCABULARY, json.dumps(described, ensure_ascii=False) + "\n")
+
+    def files(self, folder: Path) -> list[Path]:
+        """Where `save` put the tokenizers."""
+        models = [folder / name for name in (_JOINT, *_SEPARATE.values())]
+        return [folder / VOCABULARY, *(path for path in models if path.is_file())]
+
+    @classmethod
+    def load(cls, folder: Path) -> "TranslationAssets":
+        """Read the tokenizers of a run folder."""
+        path = folder / VOCABULARY
+        try:
+            described = read_json(path, "the vocabulary that training wrote")
+            sides = {name: _load_side(folder, name, described[name]) for name in ("source", "target")}
+            return cls(sides["source"], sides["target"], source_end=bool(described["source_end"]))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+            raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
+
+
+def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
+    if described["kind"] == "whitespace":
+        return WhitespaceTokenizer(described["words"])
+    if described["kind"] == "characters":
+        return CharacterTokenizer(
+            described["characters"], form=described["form"], combine=described["combine"]
+        )
+    path = folder / _SEPARATE[name]
+    path = path if path.exists() else folder / _JOINT
+    try:
+        return BpeTokenizer(
+            require_file(path, "the tokenizer that training wrote").read_bytes(), described["pieces"]
+        )
+    except UserError:
+        raise UserError(
+            f"{path}: no sentencepiece model; expected the tokenizer that training wrote, copy the run again"
+        ) from None

@@ -1,0 +1,1 @@
+"""A generated German–English-like corpus whose true links are known."""

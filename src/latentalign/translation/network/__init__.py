@@ -1,0 +1,1 @@
+"""What is trained: encoders, decoders, the latent between them, the inference network."""

@@ -1,0 +1,1 @@
+"""Expectation–maximisation: counts, what is estimated from them, and rounds over shards."""

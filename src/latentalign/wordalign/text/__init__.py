@@ -1,0 +1,1 @@
+"""What the aligner reads: words, vocabularies, which words occur together, shards of a corpus."""
