@@ -10,7 +10,7 @@ import select
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -199,6 +199,11 @@ def sha256_of(path: str | Path) -> str:
 
 def digest(*parts: Any) -> str:
     """The checksum of texts, bytes and arrays one after another; their lengths count, too."""
+    return digest_of(parts)
+
+
+def digest_of(parts: Iterable[Any]) -> str:
+    """The same of parts that are held one at a time."""
     total = hashlib.sha256()
     for part in parts:
         content = memoryview(part.encode("utf-8") if isinstance(part, str) else part).cast("B")

@@ -163,7 +163,7 @@ def test_inference(text: str, expected: object) -> None:
         ),
         (
             lambda: build_objective({"name": "soft", "prune": 0.1}),
-            "objective soft: expected no options.*'prune'",
+            "objective soft: expected label_smoothing, received 'prune'",
         ),
         (
             lambda: build_objective({"name": "hard", "estimator": "reinforced"}),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentalign.wordalign import cooccurrence, counts
+from latentalign.wordalign.estimation import counts
 from latentalign.wordalign.estimation.counts import SparseCounts, pair_keys
+from latentalign.wordalign.text import cooccurrence
 from latentalign.wordalign.text.cooccurrence import index_cells
 from latentalign.wordalign.text.corpus import Sentences, make_batches
 from latentalign.wordalign.text.likeness import likeness

@@ -54,7 +54,7 @@ class SideTokenizerConfig(TranslationSection):
 
     kind: Literal["bpe", "whitespace", "characters"] = "bpe"
     # pieces of a sentencepiece model besides bytes; the most words or characters with the other kinds
-    size: PositiveInt = 8000
+    size: Annotated[int, Field(ge=1, le=10_000_000)] = 8000
     byte_fallback: bool = True  # bpe: an unseen character becomes bytes, so that every text can be given back
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
     minimum_count: PositiveInt = 1  # whitespace, characters: rarer ones are unknown

@@ -14,13 +14,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.files import digest, read_json, read_lines, require_file, write_atomic
+from latentalign.files import digest, digest_of, read_json, read_lines, require_file, write_atomic
 
 _FIELDS = 6
 _EDGE = 1.0  # pixels a detector's box may reach over the edge: its boxes were scaled and rounded
@@ -256,7 +257,7 @@ class RegionFeatures:
         size = len(self._map)
         step = max(_SAMPLED_BLOCK, size // _SAMPLED_BLOCKS)
         blocks = (self._map[start : start + _SAMPLED_BLOCK] for start in range(0, size, step))
-        return digest(str(size), self._offsets, self._images, *blocks)
+        return digest_of(chain([str(size), self._offsets, self._images], blocks))
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -73,10 +73,9 @@ def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
         )
     path = folder / _SEPARATE[name]
     path = path if path.exists() else folder / _JOINT
+    model = require_file(path, "the tokenizer that training wrote").read_bytes()
     try:
-        return BpeTokenizer(
-            require_file(path, "the tokenizer that training wrote").read_bytes(), described["pieces"]
-        )
+        return BpeTokenizer(model, described["pieces"])
     except UserError:
         raise UserError(
             f"{path}: no sentencepiece model; expected the tokenizer that training wrote, copy the run again"
