@@ -4,7 +4,6 @@ Where no sum has been published, the one that was seen is kept in `SHA256SUMS` b
 on; the caller is told so. What cannot be fetched is explained.
 """
 
-import difflib
 import hashlib
 import logging
 import re
@@ -19,7 +18,7 @@ from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from latentalign.errors import UserError
+from latentalign.errors import UserError, hint_at
 from latentalign.files import open_atomic, write_atomic
 
 SUMS = "SHA256SUMS"
@@ -87,8 +86,7 @@ def _refuse_foreign(path: Path, sha256: str, recorded: dict[str, str]) -> None:
 def find_dataset(name: str) -> DataSet:
     """A set by its name."""
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DATASETS)}"
+        hint = hint_at(name, DATASETS)
         raise UserError(f"download: expected the name of a data set, received {name!r}; {hint}")
     return DATASETS[name]
 

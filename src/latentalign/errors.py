@@ -1,7 +1,9 @@
 """What a user can do wrong, told in one line."""
 
+import difflib
 import errno
 import os
+from collections.abc import Iterable
 
 LONGEST = 600  # characters of a line that is told
 
@@ -11,6 +13,13 @@ class UserError(Exception):
 
     The command line prints the message on stderr and exits with code 2; no traceback is shown.
     """
+
+
+def hint_at(name: object, choices: Iterable[str]) -> str:
+    """What to try in place of a name that is none of the choices: the nearest one, or all of them."""
+    known = list(choices)
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
 
 
 # What the system says in fewer words than it means; everything else is told as the system says it.

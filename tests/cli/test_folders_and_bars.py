@@ -74,7 +74,7 @@ def test_preparing_does_not_overwrite_a_foreign_folder(tmp_path):
     ("options", "told"),
     [
         (("--only", "sof"), "did you mean"),
-        (("--only", "nothing like it"), "its rows are"),
+        (("--only", "nothing like it"), "choose one of"),
         (("--beam", 0), "beam"),
         (("--adopt", "nowhere"), "nowhere: no such folder"),
         (("--jobs", 100_000), "--jobs"),

@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from latentalign.cli.reproduce import LETTERS_TO_SOUNDS, STUDIES
+from latentalign.reports.grid.study import find_task_studies
 from tests.cli.command import assert_mistake, latentalign
 from tests.reports.corpora import write_data
 
@@ -40,7 +42,7 @@ def command(study, data, *more):
 
 def test_mistakes_are_told_in_one_line(data, tmp_path):
     out = ("--out", tmp_path / "out")
-    assert_mistake(command("table9", data, *out), "table9", "table1, table2, table3, figure3, gradients")
+    assert_mistake(command("table9", data, *out), "table9", "expected a study")
     assert_mistake(command("table1", tmp_path / "nowhere", *out), "--data", "no such folder")
     assert_mistake(command("table1", data, *out, "--seeds", "one"), "--seeds one", "for example 1,2")
     assert_mistake(command("table1", data, *out, "--seeds", "1,1"), "different")
@@ -133,3 +135,9 @@ _SECTIONS = (
     "Every objective", "Fewer positions at test time", "Ways to train the variational model", "Alignments",
     "Gradients and bounds",
 )  # fmt: skip
+
+
+def test_a_mistyped_study_is_told_before_anything_else() -> None:
+    assert {*find_task_studies("translation")[1], LETTERS_TO_SOUNDS} == set(STUDIES)
+    mistake = latentalign("reproduce", "tabel1", "--data", "nowhere", "--dry-run")
+    assert_mistake(mistake, "reproduce: expected a study, received 'tabel1'; did you mean 'table1'?")

@@ -8,16 +8,17 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from latentalign.errors import UserError
+from latentalign.errors import UserError, hint_at
 from latentalign.files import require_folder, to_json
 
 MOST_JOBS = 256
 LETTERS_TO_SOUNDS = "g2p"  # a study over languages, with rows of its own
+STUDIES = ("table1", "table2", "table3", "figure3", "gradients", LETTERS_TO_SOUNDS)
 
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="table1, table2, table3, figure3, gradients or g2p.")
+        str, typer.Argument(metavar="STUDY", help=f"{', '.join(STUDIES[:-1])} or {STUDIES[-1]}.")
     ],
     data: Annotated[Path, typer.Option(help="The data folder: what the recipe trains on, and the test set.")],
     out: Annotated[Path, typer.Option(help="Where tables and pictures go.")] = Path("reproduced"),
@@ -59,7 +60,8 @@ def reproduce(
 
     A cell that is finished is never trained again; start the same command to go on after an interruption.
     """
-
+    if study not in STUDIES:
+        raise UserError(f"reproduce: expected a study, received {study!r}; {hint_at(study, STUDIES)}")
     from latentalign.reports.grid.reproduce import describe_plan
     from latentalign.reports.grid.reproduce import reproduce as run_study
     from latentalign.reports.grid.settings import GridSettings

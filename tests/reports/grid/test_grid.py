@@ -169,7 +169,7 @@ def test_rows_come_in_the_order_of_the_table_whatever_was_first(finished):
 def test_mistakes(data, tmp_path):
     with pytest.raises(UserError, match="--only varational: no such row"):
         Grid(settings_for(data, tmp_path, only=("varational",)), SPECS).cells(("soft",))
-    with pytest.raises(UserError, match="--only soft: no row of table3; its rows are variational-sample"):
+    with pytest.raises(UserError, match="--only soft: no row of table3; choose one of variational-sample"):
         reproduce("table3", settings_for(data, tmp_path, only=("soft",)), out=tmp_path, jobs=0, say=print)
     with pytest.raises(UserError, match="reproduce table9: expected one of table1"):
         reproduce("table9", settings_for(data, tmp_path), out=tmp_path, jobs=0, say=print)

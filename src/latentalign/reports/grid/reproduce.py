@@ -1,12 +1,11 @@
 """Reproduce a study: plan the jobs that are left, do them, collect the rows, and write the results."""
 
-import difflib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from latentalign.errors import UserError
+from latentalign.errors import UserError, hint_at
 from latentalign.files import write_atomic
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
@@ -85,9 +84,7 @@ def _cells(grid: Grid, study: Study) -> list[Cell]:
     """The cells of a study; a row that is asked for has to be one of its rows."""
     for row in grid.settings.only:
         if row not in study.rows:
-            near = difflib.get_close_matches(row, study.rows, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its rows are {', '.join(study.rows)}"
-            raise UserError(f"--only {row}: no row of {study.name}; {hint}")
+            raise UserError(f"--only {row}: no row of {study.name}; {hint_at(row, study.rows)}")
     return grid.cells(study.rows)
 
 

@@ -1,10 +1,9 @@
 """Tasks by name, imported when they are asked for."""
 
-import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from latentalign.errors import UserError
+from latentalign.errors import UserError, hint_at
 
 if TYPE_CHECKING:
     from latentalign.task import Task
@@ -44,6 +43,4 @@ def find_sections(name: str) -> tuple[Any, Any]:
 
 def _check(name: str) -> None:
     if name not in TASKS:
-        near = difflib.get_close_matches(str(name), TASKS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(TASKS)}"
-        raise UserError(f"task: expected a known task, received {name!r}; {hint}")
+        raise UserError(f"task: expected a known task, received {name!r}; {hint_at(name, TASKS)}")
