@@ -126,8 +126,8 @@ Validation perplexity after each epoch:
 
 The learnt scores of the chain's jumps, in pieces of the source: {jumps}.
 
-Beam 10 with `kmax:5` over 100 test sentences takes the chain, whose filter every hypothesis carries, {ratio:.2f} times the
-CPU time of independent steps (least of three rounds in turn: {chain:.1f} s and {marginal:.1f} s).
+Beam 10 with `kmax:5` over 100 test sentences takes the chain, whose filter every hypothesis carries, {ratio:.2f} times
+the CPU time of independent steps (least of three rounds in turn: {chain:.1f} s and {marginal:.1f} s).
 
 ```
 python -m benchmarks.translation_chain --data DATA --epochs {epochs:g}
