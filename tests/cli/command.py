@@ -79,9 +79,9 @@ def start(
 
 
 def _enter(arguments: tuple[str, ...], streams: tuple[str, str, str]) -> None:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell ignores Ctrl-C for what it runs behind it
+    # a shell ignores Ctrl-C for what it runs behind it, and nohup ignores SIGHUP
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, write, write), strict=True)):
         descriptor = os.open(path, flags)
