@@ -96,6 +96,7 @@ def theirs(peer: Path, train: Path, dev: Path, folder: Path) -> Callable[[int], 
                 "batch_size": BATCH,
             },
             "trainer": {
+                "default_root_dir": str(folder),  # else its checkpoints go to where the command is called
                 "accelerator": "cpu",
                 "max_steps": updates,
                 "limit_val_batches": 0,

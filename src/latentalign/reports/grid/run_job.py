@@ -1,20 +1,15 @@
 """One job of a grid in a process of its own: `python -m latentalign.reports.grid.run_job SETTINGS STUDY JOB`."""
 
-import logging
 import sys
 from pathlib import Path
 
-import torch
-
-from latentalign.errors import UserError
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
+from latentalign.reports.grid.job_process import exit_code_of
 from latentalign.reports.grid.reproduce import do_job
 from latentalign.reports.grid.settings import GridSettings
 from latentalign.reports.grid.study import find_task_studies
 from latentalign.reports.grid.warmups import Warmup
-from latentalign.training.loop.allocator import keep_freed_memory
-from latentalign.training.run.stopping import TrainingStopped
 
 
 def work(settings: GridSettings, study: str, job: str) -> None:
@@ -35,19 +30,10 @@ def find_part(grid: Grid, name: str) -> Cell | Warmup:
 
 def main(arguments: list[str]) -> int:
     """The exit code: 0 when the job is done."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-    torch.set_num_threads(1)
-    keep_freed_memory()
     settings, study, job = arguments
-    try:
-        work(GridSettings.from_json(Path(settings).read_text(encoding="utf-8")), study, job)
-    except TrainingStopped as error:
-        logging.error("%s", error)
-        return error.code
-    except UserError as error:
-        logging.error("%s", error)
-        return 2
-    return 0
+    return exit_code_of(
+        lambda: work(GridSettings.from_json(Path(settings).read_text(encoding="utf-8")), study, job)
+    )
 
 
 if __name__ == "__main__":
