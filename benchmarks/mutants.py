@@ -55,13 +55,14 @@ TARGETS: dict[str, list[str]] = {
         "learning/marginal": "objectives bad_shapes",
         "registry": "registry layer_inputs layer_choices",
         "scores": "scores",
-        "chains/chain": "chain chain_objectives",
+        "chains/chain": "chain chain_objectives chain_mistakes",
         "chains/filtering": "chain chain_objectives",
         "chains/forward_backward": "chain hidden_markov",
         "chains/hidden_markov": "hidden_markov",
         "chains/transitions": "chain hidden_markov chain_objectives",
         "chains/matrix": "chain hidden_markov chain_objectives",
         "chains/monotone": "chain chain_objectives",
+        "chains/null_state": "null_state",
         "chains/movement": "chain chain_objectives",
     }.items()
 }
