@@ -28,7 +28,7 @@ from latentalign.translation.data.corpus import read_pairs
 from latentalign.translation.errors import error_rates
 
 SPLITS = ("dev", "test")
-# languages of 800 words: batches of a quarter, and three times as many epochs
+# languages of 800 words: batches of half the size, and three times as many epochs
 FEW_WORDS = {"batch_size": 16, "epochs": 3}
 
 
