@@ -1,17 +1,23 @@
 """Break the library in small ways, one at a time, and list the faults that no test notices.
 
-python -m benchmarks.mutants --json bench-results/mutants.json --sample 20
-python -m benchmarks.mutants --json bench-results/mutants.json --list        # survivors so far
+python -m benchmarks.mutants --minutes 30      # as many as there is time for, spread over all functions
+python -m benchmarks.mutants --list            # what is known; run nothing
 
-For every module its tests are collected once. Then each mutant gets a process of its own (a fork), which puts the
-changed code into the functions concerned and runs the tests until one fails. Results are kept by the mutant's key
-(function, line, change), so that a run can be stopped and taken up again, and a mutant of a changed line is new.
-Constants and defaults outside of functions are not mutated.
+The tests of a part are run once under a profiler: which functions does each enter, and how long does it take? Then
+each mutant gets a process of its own (a fork), which puts the changed code into the function concerned and runs the
+tests that enter it, quickest first, until one fails. Tests of more than `QUICK` seconds are left out, so that a
+survivor may only mean that a slow test is needed to see it.
+
+What is known of tests and mutants is kept on disk: a run can be stopped and taken up again, a mutant of a changed
+line is new, and a changed file of tests is measured again. Constants and defaults outside of functions are not
+mutated.
 """
 
 import argparse
 import gc
+import hashlib
 import importlib
+import inspect
 import json
 import os
 import random
@@ -19,98 +25,201 @@ import resource
 import signal
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 
 import pytest
 
+from benchmarks.equivalent_mutants import EQUIVALENT
 from benchmarks.mutation import Mutant, mutants
 
 PACKAGE = Path("src/latentalign")
-# module -> its own tests, quickest first
-TARGETS: dict[str, list[str]] = {
-    f"alignment/{name}.py": [f"tests/alignment/test_{test}.py" for test in tests.split()]
-    for name, tests in {
-        "learning/importance": "importance impossible objectives",
-        "learning/objectives": "objectives estimators bad_input pruning",
-        "learning/estimators": "estimators objectives bad_input pruning",
-        "prediction": "prediction bad_input bad_shapes",
-        "latents/pruning": "pruning impossible softmax_head",
-        "attention": "attention layer_inputs layer_choices",
-        "likelihoods/heads": "likelihood layer_inputs layer_choices softmax_head",
-        "likelihoods/likelihood": "likelihood layer_inputs layer_choices prediction bad_shapes softmax_head",
-        "likelihoods/softmax_head": "softmax_head layer_inputs layer_choices on_devices",
-        "masks": "masks distributions bad_shapes impossible objectives",
-        "precision": "layer_inputs layer_choices on_devices",
-        "latents/continuous": "continuous pathwise layer_inputs layer_choices",
-        "latents/context": "context on_devices",
-        "checks": "bad_input bad_shapes",
-        "latents/dependence": "prediction estimators chain_objectives",
-        "latents/categorical": "distributions objectives metrics",
-        "latents/latent": "distributions objectives prediction estimators bad_input",
-        "metrics": "metrics",
-        "learning/problem": "objectives layer_inputs layer_choices chain_objectives",
-        "learning/bound": "objectives",
-        "learning/marginal": "objectives bad_shapes",
-        "registry": "registry layer_inputs layer_choices",
-        "scores": "scores",
-        "chains/chain": "chain chain_objectives chain_mistakes",
-        "chains/filtering": "chain chain_objectives",
-        "chains/forward_backward": "chain hidden_markov",
-        "chains/hidden_markov": "hidden_markov",
-        "chains/transitions": "chain hidden_markov chain_objectives",
-        "chains/matrix": "chain hidden_markov chain_objectives",
-        "chains/monotone": "chain chain_objectives",
-        "chains/null_state": "null_state",
-        "chains/movement": "chain chain_objectives",
-    }.items()
-}
+QUICK = 1.5  # seconds of a test
 SECONDS = 60  # of the processor; more is taken for a mutant that hangs
 NOT_CHANGED = 77  # exit code: the mutant's code could not be put in
 
 
-class Judge:
-    """A plugin of pytest that runs the collected tests once for every mutant."""
+@dataclass(frozen=True)
+class Part:
+    """Modules, and the tests that are to notice what is wrong with them."""
 
-    def __init__(self, target: str, chosen: list[Mutant], results: "Results", until: float) -> None:
-        self.target, self.chosen, self.results, self.until = target, chosen, results, until
+    modules: list[str]  # below the package; a folder stands for all in it
+    tests: list[str]
 
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        if not session.items or self._fate(session, None) != "survived":
-            sys.exit(
-                f"{self.target}: its tests fail without any mutant; run pytest {' '.join(TARGETS[self.target])}"
-            )
-        for mutant in self.chosen:
-            if time.monotonic() > self.until:
-                break
-            self.results.add(self.target, mutant, self._fate(session, mutant))
-        return True
+    def targets(self) -> list[str]:
+        found = chain.from_iterable(
+            [PACKAGE / name] if name.endswith(".py") else sorted((PACKAGE / name).rglob("*.py"))
+            for name in self.modules
+        )
+        return [str(path.relative_to(PACKAGE)) for path in found]
 
-    def _fate(self, session: pytest.Session, mutant: Mutant | None) -> str:
-        child = os.fork()
-        if child == 0:
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
-            os._exit(self._child(session, mutant))
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return {0: "survived", NOT_CHANGED: "not changed", -signal.SIGXCPU: "timeout"}.get(code, "killed")
 
-    def _child(self, session: pytest.Session, mutant: Mutant | None) -> int:
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
-        if mutant is not None and not _change_functions(_module_name(self.target), mutant):
-            return NOT_CHANGED
-        for item in session.items:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            if session.testsfailed:
-                return 1
+PARTS = {
+    "alignment": Part(["alignment"], ["tests/alignment"]),
+    "search": Part(
+        ["translation/beam", "translation/ensemble.py", "translation/align.py", "text/symmetrise.py"],
+        [
+            "tests/translation/test_align.py",
+            "tests/translation/test_chain.py",
+            "tests/translation/test_decoding.py",
+            "tests/translation/test_ensemble.py",
+            "tests/translation/test_latents.py",
+            "tests/translation/test_piece_links.py",
+            "tests/translation/test_search.py",
+            "tests/translation/test_transformer.py",
+            "tests/translation/test_translate.py",
+            "tests/text",
+        ],
+    ),
+    "aligner": Part(["wordalign"], ["tests/wordalign"]),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a test."""
+
+    test: str
+    file: str  # digest of the file it stands in
+    seconds: float
+    enters: list[str]  # functions, as target:name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.test, self.file
+
+
+class Tests:
+    """The collected tests of a part."""
+
+    def __init__(self, session: pytest.Session, memory: Path) -> None:
+        self.session, self.memory = session, memory
+        self.items = {item.nodeid: item for item in session.items}
+        self.digests = {item.path: _digest(item.path) for item in session.items}
+
+    def entering(self) -> dict[str, list[pytest.Item]]:
+        """The tests that enter a function, quickest first."""
+        found: dict[str, list[pytest.Item]] = defaultdict(list)
+        for measured in sorted(self._measured(), key=lambda measured: measured.seconds):
+            for function in measured.enters if measured.seconds <= QUICK else ():
+                found[function].append(self.items[measured.test])
+        return found
+
+    def _measured(self) -> Iterator[Measured]:
+        wanted = {(name, self.digests[item.path]): item for name, item in self.items.items()}
+        new = wanted.keys() - {measured.key for measured in self._remembered()}
+        # in the order of the files, in a process of its own: what a test leaves behind is to disturb no mutant
+        if _fork(lambda: self._measure([item for key, item in wanted.items() if key in new])):
+            sys.exit("a test fails without any mutant; run pytest")
+        return (measured for measured in self._remembered() if measured.key in wanted)
+
+    def _remembered(self) -> list[Measured]:
+        lines = self.memory.read_text().splitlines() if self.memory.exists() else []
+        return [Measured(**json.loads(line)) for line in lines]
+
+    def _measure(self, items: list[pytest.Item]) -> int:
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        with self.memory.open("a") as file:
+            for item in items:
+                enters: set[str] = set()
+                start = time.process_time()
+                sys.setprofile(_note_calls(enters))
+                passed = _passes(self.session, [item])
+                sys.setprofile(None)
+                if not passed:
+                    print(f"fails: {item.nodeid}", file=sys.stderr)
+                    return 1
+                seconds = round(time.process_time() - start, 3)
+                measured = Measured(item.nodeid, self.digests[item.path], seconds, sorted(enters))
+                print(json.dumps(asdict(measured)), file=file, flush=True)
         return 0
 
 
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _note_calls(found: set[str]):  # type: ignore[no-untyped-def]
+    """A profiler that notes which functions of the package are entered; a nested one counts as the outer one."""
+    package = str(PACKAGE.resolve()) + os.sep
+    seen: set[CodeType] = set()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code not in seen:
+            seen.add(code)
+            if code.co_filename.startswith(package):
+                function = code.co_qualname.split(".<locals>")[0]
+                found.add(f"{code.co_filename.removeprefix(package)}:{function}")
+
+    return profile
+
+
+def _passes(session: pytest.Session, items: list[pytest.Item]) -> bool:
+    for item in items:
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        if session.testsfailed:
+            return False
+    return True
+
+
+def _fork(task) -> int:  # type: ignore[no-untyped-def]
+    """The exit code of a task in a process of its own; minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = task()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Judge:
+    """A plugin of pytest that runs the collected tests for every mutant instead of once."""
+
+    def __init__(self, chosen: list[tuple[str, Mutant]], results: "Results", until: float) -> None:
+        self.chosen, self.results, self.until = chosen, results, until
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        tests = Tests(session, self.results.path.with_suffix(".tests.jsonl")).entering()
+        for target, mutant in self.chosen:
+            if time.monotonic() > self.until:
+                break
+            self.results.add(target, mutant, _fate(session, target, mutant, tests))
+        return True
+
+
+def _fate(session: pytest.Session, target: str, mutant: Mutant, tests: dict[str, list[pytest.Item]]) -> str:
+    items = tests.get(f"{target}:{mutant.function}", [])
+    if not items:
+        return "not entered"
+
+    def child() -> int:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+        signal.alarm(60 * SECONDS)  # a mutant that waits for ever takes no time of the processor
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        if not _change_functions(_module_name(target), mutant):
+            return NOT_CHANGED
+        return 0 if _passes(session, items) else 1
+
+    fates = {
+        0: "survived",
+        NOT_CHANGED: "not changed",
+        -signal.SIGXCPU: "timeout",
+        -signal.SIGALRM: "timeout",
+    }
+    return fates.get(_fork(child), "killed")
+
+
 def _module_name(target: str) -> str:
-    return "latentalign." + target.removesuffix(".py").replace("/", ".")
+    return "latentalign." + target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _change_functions(module: str, mutant: Mutant) -> bool:
@@ -134,9 +243,7 @@ def _functions(code: CodeType) -> dict[str, CodeType]:
     found = {}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            is_function = bool(
-                constant.co_flags & 2
-            )  # has fast locals: a function and not the body of a class
+            is_function = constant.co_flags & inspect.CO_OPTIMIZED  # and not the body of a class
             found.update({constant.co_qualname: constant} if is_function else _functions(constant))
     return found
 
@@ -156,62 +263,94 @@ class Results:
         part.write_text(json.dumps(self.fates, indent=1, ensure_ascii=False) + "\n")
         part.replace(self.path)
 
-    def left(self, target: str, options: argparse.Namespace) -> list[Mutant]:
-        """What is to be judged; mutants of lines that are gone are forgotten."""
-        every = mutants((PACKAGE / target).read_text())
+    def left(self, targets: list[str], options: argparse.Namespace) -> list[tuple[str, Mutant]]:
+        """What is to be judged: a mutant of every function, then a second one of each, and so on."""
+        done = ("killed",) if options.again else ("killed", "survived", "timeout", "not entered")
+        columns = []
+        for target in targets:
+            fates = self.current(target)
+            functions = defaultdict(list)
+            for mutant in mutants((PACKAGE / target).read_text()):
+                functions[mutant.function].append(mutant)
+            for choices in functions.values():
+                random.Random(options.seed).shuffle(choices)
+                columns.append([(target, mutant, fates.get(mutant.key)) for mutant in choices])
+        rounds = list(zip_longest(*columns))[: options.sample or None]
+        chosen = [choice for round_ in rounds for choice in round_ if choice is not None]
+        return [
+            (target, mutant)
+            for target, mutant, fate in chosen
+            if fate not in done
+            and (fate is not None or not options.again)
+            and mutant.key not in EQUIVALENT.get(target, {})
+        ]
+
+    def current(self, target: str) -> dict[str, str]:
+        """Fates of the mutants of a module as it is now; those of lines that are gone are forgotten."""
+        keys = {mutant.key for mutant in mutants((PACKAGE / target).read_text())}
         fates = self.fates.setdefault(target, {})
-        for key in set(fates) - {mutant.key for mutant in every}:
+        for key in fates.keys() - keys:
             del fates[key]
-        chosen = random.Random(options.seed).sample(every, min(options.sample or len(every), len(every)))
-        done = ("killed",) if options.again else ("killed", "survived", "timeout")
-        return [mutant for mutant in chosen if fates.get(mutant.key) not in done]
+        return fates
 
-    def report(self, target: str) -> None:
-        fates = self.fates.get(target, {})
-        counts = Counter(fates.values())
-        if fates:
-            print(
-                f"{target}: {len(fates)} mutants, {counts['survived']} survived, {counts['timeout']} timed out"
-            )
-        for key, fate in fates.items():
-            if fate == "survived":
-                print(f"    {key}")
+    def report(self, part: str, targets: list[str]) -> None:
+        every = {target: mutants((PACKAGE / target).read_text()) for target in targets}
+        functions = {(target, mutant.function) for target in targets for mutant in every[target]}
+        judged = {
+            (target, mutant.function)
+            for target in targets
+            for mutant in every[target]
+            if mutant.key in self.current(target)
+        }
+        counts: Counter[str] = Counter()
+        for target in targets:
+            known = EQUIVALENT.get(target, {})
+            for key, fate in self.current(target).items():
+                fate = "equivalent" if key in known and fate != "killed" else fate
+                counts[fate] += 1
+                if fate not in ("killed", "timeout", "equivalent"):
+                    print(f"    {fate}: {target} {key}")
+            for key in known.keys() - {mutant.key for mutant in every[target]}:
+                print(f"    no such mutant any more: {target} {key}")
+        print(
+            f"{part}: {sum(counts.values())} of {sum(map(len, every.values()))} mutants judged, "
+            f"in {len(judged)} of {len(functions)} functions: {dict(counts)}"
+        )
 
 
-def judge_module(target: str, options: argparse.Namespace, until: float) -> int:
-    """In a process of its own, since each module needs its tests imported afresh."""
+def judge_part(name: str, options: argparse.Namespace, until: float) -> int:
     results = Results(options.json)
-    chosen = results.left(target, options)
+    targets = [target for target in PARTS[name].targets() if _is_wanted(target, options.only)]
+    chosen = results.left(targets, options)
     if not chosen:
         return 0
-    # torch may have been imported before pytest could look at it
+    # torch may have been imported before pytest could look at it; a busy machine is no reason for a timeout
     warnings = "ignore::pytest.PytestAssertRewriteWarning"
-    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-W", warnings, *TARGETS[target]]
-    return int(pytest.main(arguments, plugins=[Judge(target, chosen, results, until)]))
+    arguments = ["-q", "--timeout", "0", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-W", warnings]
+    return int(pytest.main([*arguments, *PARTS[name].tests], plugins=[Judge(chosen, results, until)]))
+
+
+def _is_wanted(target: str, only: list[str]) -> bool:
+    return not only or any(target.startswith(prefix) for prefix in only)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, default=Path("bench-results/mutants.json"))
-    parser.add_argument(
-        "--only", nargs="*", default=list(TARGETS), choices=list(TARGETS), help="some modules"
-    )
-    parser.add_argument("--sample", type=int, default=0, help="so many of each module; 0 = all")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--only", nargs="*", default=[], help="modules whose path starts like this")
+    parser.add_argument("--sample", type=int, default=0, help="so many of each function; 0 = all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--list", action="store_true", help="what is known; run nothing")
-    parser.add_argument("--again", action="store_true", help="judge survivors once more")
+    parser.add_argument("--again", action="store_true", help="judge survivors once more, and nothing else")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
-    for target in [] if options.list else options.only:
-        child = os.fork()
-        if child == 0:
-            os._exit(judge_module(target, options, until))
-        _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status):
+    for part in [] if options.list else options.parts:
+        if _fork(lambda part=part: judge_part(part, options, until)):
             sys.exit(1)
-    for target in options.only:
-        Results(options.json).report(target)
+    for part in options.parts:
+        Results(options.json).report(part, PARTS[part].targets())
 
 
 if __name__ == "__main__":

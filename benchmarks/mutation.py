@@ -46,6 +46,8 @@ _PAIRS = [
     ("mul_", "div_"),
 ]
 SWAPPED_NAMES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+# imports, texts, defaults, and what only tells the type checker or the reader
+NO_COMPUTATION = (ast.Import, ast.ImportFrom, ast.JoinedStr, ast.arguments, ast.Assert)
 DROPPED_CALLS = {"detach", "masked_fill", "masked_fill_", "flip", "abs", "exp_", "square"}
 
 
@@ -54,6 +56,7 @@ class Mutant:
     """One fault: where, and what."""
 
     key: str  # function, line and change: stable while the line stays as it is
+    function: str  # the outermost one that it is in
     line: int
     source: str
     node: int  # the number of the node that changes
@@ -82,7 +85,7 @@ def mutants(source: str) -> list[Mutant]:
             seen[key] = seen.get(key, 0) + 1
             if seen[key] > 1:
                 key += f" #{seen[key]}"
-            found.append(Mutant(key, line, source, number, change))
+            found.append(Mutant(key, owner, line, source, number, change))
     return found
 
 
@@ -103,17 +106,17 @@ def _forget_what_does_nothing(tree: ast.Module) -> None:
 
 
 def _walk(node: ast.AST, owner: str = "", inside: bool = False) -> Iterator[tuple[ast.AST, str]]:
-    """Nodes within functions, with the function's name; not messages, decorators, defaults and types."""
+    """Nodes within functions, with the outermost function's name; none that are no computation."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.Import, ast.ImportFrom, ast.JoinedStr, ast.arguments)):
+        if isinstance(child, NO_COMPUTATION) or (isinstance(child, ast.keyword) and child.arg == "strict"):
             continue
         if isinstance(node, ast.FunctionDef) and child in node.decorator_list:
             continue
         name, within = owner, inside
-        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)) and not inside:
             name = f"{owner}.{child.name}".lstrip(".")
             within = inside or isinstance(child, ast.FunctionDef)
-            if child.name == "__repr__":
+            if child.name in ("__repr__", "__str__"):
                 continue
         if inside:
             yield child, name
