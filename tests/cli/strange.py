@@ -1,7 +1,6 @@
 """Strange values for every option of every command, by the kind of the option; strange files; strange settings."""
 
 import gzip
-import importlib
 import inspect
 import os
 import random
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from latentalign.cli import COMMANDS
+from latentalign.cli import find_command
 from tests.translation.tiny import SENTENCES, TARGETS
 
 WHOLE = [
@@ -134,13 +133,10 @@ class Option:
 
 
 def options_of(command: str) -> list[Option]:
-    """What a command takes, read off its function."""
-    module, _ = COMMANDS[command]
-    function = getattr(importlib.import_module(f"latentalign.cli.{module}"), command)
-    hints = typing.get_type_hints(function, include_extras=True)
+    """What a command takes, read off its definition."""
     found = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        hint = hints[name]
+    for name, parameter in inspect.signature(find_command(command)).parameters.items():
+        hint = parameter.annotation
         info = next(
             (
                 part

@@ -25,27 +25,35 @@ from latentalign.translation.align import TranslationAligner
 from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.config import ModelConfig
 from latentalign.translation.data.dataset import PairBatch, make_batch
-from latentalign.translation.data.tokenizer import END, PAD
+from latentalign.translation.data.tokenizer import END
 from latentalign.translation.network.latents import MINIMUM_SCALE, LatentContext, build_latent
+from latentalign.translation.network.model import TranslationModel
 from latentalign.translation.translate import Translator
-from tests.translation import test_model, tiny
-from tests.translation.test_model import SOURCES, TARGETS
+from tests.translation import tiny
+from tests.translation.any_model import (
+    SOURCES,
+    TARGETS,
+    TRANSFORMER,
+    check_batching,
+    check_padding,
+    tiny_model,
+)
 
 GAUSSIAN = {"alignment": "gaussian-context"}
 VARIANTS = [
     {},
-    test_model.TRANSFORMER,
+    TRANSFORMER,
     {"input_feeding": True},
     {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 7},
     {"alignment": {"name": "gaussian-context", "scale": 0.5, "normalizer": "sparsemax"}},
 ]
 
 
-def model_with(**changes: object) -> test_model.TranslationModel:
-    return test_model.tiny_model(**{**GAUSSIAN, **changes})
+def model_with(**changes: object) -> TranslationModel:
+    return tiny_model(**{**GAUSSIAN, **changes})
 
 
-def losses(model: test_model.TranslationModel, batch: PairBatch) -> Tensor:
+def losses(model: TranslationModel, batch: PairBatch) -> Tensor:
     """The bound one deviation above the posterior's mean (noise that padding cannot move) and soft, [2,B,T]."""
     problem = model.problem(batch, with_posterior=True)
     prior, posterior = problem.prior, problem.posterior
@@ -57,31 +65,16 @@ def losses(model: test_model.TranslationModel, batch: PairBatch) -> Tensor:
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
-    model = model_with(**changes)
-    together = losses(model, make_batch(SOURCES, TARGETS))
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        alone = losses(model, make_batch([source], [target]))
-        torch.testing.assert_close(together[:, row, : len(target)], alone[:, 0])
+    check_batching(model_with(**changes), losses)
 
 
 @pytest.mark.parametrize("changes", VARIANTS[:4])
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = model_with(**changes)
-    batch = make_batch(SOURCES, TARGETS)
-    wider = PairBatch(
-        torch.nn.functional.pad(batch.source, (0, 3), value=PAD),
-        torch.nn.functional.pad(batch.source_mask, (0, 3), value=False),
-        torch.nn.functional.pad(batch.target, (0, 2), value=PAD),
-        torch.nn.functional.pad(batch.target_mask, (0, 2), value=False),
-    )
-    found = []
-    for example in (batch, wider):
-        model.zero_grad()
-        total = (losses(model, example) * example.target_mask).sum()
-        total.backward()
-        found.append([total.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    torch.testing.assert_close(found[0], found[1])
-    assert len(found[0]) == 1 + len(list(model.parameters()))  # the bound reaches every weight
+    reached = check_padding(model, losses)
+    assert reached == [
+        name for name, _ in model.named_parameters()
+    ]  # the bound has a gradient in every weight
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
@@ -102,7 +95,7 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
 
 
 def test_soft_is_the_ordinary_model_with_the_same_weights() -> None:
-    gaussian, ordinary = model_with(), test_model.tiny_model()
+    gaussian, ordinary = model_with(), tiny_model()
     names = gaussian.load_state_dict(ordinary.state_dict(), strict=False)
     assert not names.unexpected_keys
     assert set(names.missing_keys) == {
@@ -120,9 +113,7 @@ def test_soft_is_the_ordinary_model_with_the_same_weights() -> None:
 
 def test_the_ordinary_model_has_the_weights_it_always_had() -> None:
     for alignment in ("categorical", "dirichlet"):
-        assert not [
-            name for name in test_model.tiny_model(alignment=alignment).state_dict() if "latent" in name
-        ]
+        assert not [name for name in tiny_model(alignment=alignment).state_dict() if "latent" in name]
 
 
 def test_noise_belongs_to_the_prior_in_theta_and_to_the_posterior_in_phi() -> None:

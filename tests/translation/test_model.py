@@ -5,28 +5,18 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import AlignmentProblem, Elbo, Exact, Marginal, Soft
-from latentalign.translation.config import ModelConfig
 from latentalign.translation.data.dataset import PairBatch, make_batch
-from latentalign.translation.data.tokenizer import END, PAD, START
+from latentalign.translation.data.tokenizer import END, START
 from latentalign.translation.network.model import TranslationModel
-
-SOURCES = [[5, 6, 7, 8, END], [9, END], [4, 10, 11, END]]
-TARGETS = [[6, 5, END], [7, 8, 9, 10, 4, END], [11, END]]
-
-
-def tiny_model(**changes: object) -> TranslationModel:
-    torch.manual_seed(3)
-    settings: dict[str, object] = {
-        "embedding_size": 6,
-        "memory_size": 8,
-        "decoder_size": 8,
-        "attention_size": 5,
-        "dropout": 0.0,
-        "uniform_init": 0.6,
-        "inference_network": {"memory_size": 6},
-    }
-    config = ModelConfig.model_validate({**settings, **changes})
-    return TranslationModel(config, source_size=12, target_size=12, needs_posterior=True).double()
+from tests.translation.any_model import (
+    SMALL,
+    SOURCES,
+    TARGETS,
+    TRANSFORMER,
+    check_batching,
+    check_padding,
+    tiny_model,
+)
 
 
 def losses(model: TranslationModel, batch: PairBatch) -> Tensor:
@@ -36,9 +26,6 @@ def losses(model: TranslationModel, batch: PairBatch) -> Tensor:
     soft = Soft()(AlignmentProblem(problem.prior, problem.likelihood))
     return torch.stack([elbo.surrogate, soft.surrogate])
 
-
-SMALL = {"name": "transformer", "layers": 2, "heads": 2, "width": 8, "feed_forward": 12}
-TRANSFORMER = {"encoder": SMALL, "decoder": SMALL, "inference_network": {"encoder": SMALL}}
 
 VARIANTS = [
     {},
@@ -56,30 +43,12 @@ VARIANTS = [
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
-    model = tiny_model(**changes)
-    together = losses(model, make_batch(SOURCES, TARGETS))
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        alone = losses(model, make_batch([source], [target]))
-        torch.testing.assert_close(together[:, row, : len(target)], alone[:, 0])
+    check_batching(tiny_model(**changes), losses)
 
 
 @pytest.mark.parametrize("changes", VARIANTS[:5])
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
-    model = tiny_model(**changes)
-    batch = make_batch(SOURCES, TARGETS)
-    wider = PairBatch(
-        torch.nn.functional.pad(batch.source, (0, 3), value=PAD),
-        torch.nn.functional.pad(batch.source_mask, (0, 3), value=False),
-        torch.nn.functional.pad(batch.target, (0, 2), value=PAD),
-        torch.nn.functional.pad(batch.target_mask, (0, 2), value=False),
-    )
-    gradients = []
-    for example in (batch, wider):
-        model.zero_grad()
-        total = (losses(model, example) * example.target_mask).sum()
-        total.backward()
-        gradients.append([total.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    torch.testing.assert_close(gradients[0], gradients[1])
+    check_padding(tiny_model(**changes), losses)
 
 
 @pytest.mark.parametrize("changes", VARIANTS)

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -13,23 +14,30 @@ from latentalign.cli.door import leave_through
 from latentalign.cli.options import deferred
 from latentalign.errors import UserError
 
-# command -> (module with a function of that name, one line of help). A module is imported only when its
-# command is asked for: `latentalign --help` needs neither torch nor the commands themselves.
+# command -> (where it is defined: a function, or a class of its options; one line of help). A module is imported only
+# when its command is asked for: `latentalign --help` needs neither torch nor the commands themselves.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "The embedded corpus: train, translate, align, report."),
-    "download": ("download", "Get a public data set, checked, into a folder."),
-    "check": ("train", "Check a recipe and its data without training."),
-    "prepare": ("prepare", "Convert a corpus or features once into memory-mapped files."),
-    "train": ("train", "Train a model from a recipe."),
-    "evaluate": ("evaluate", "Measure a trained run on data of its task."),
-    "translate": ("translate", "Translate text line by line, with alignments on request."),
-    "align": ("align", "Word alignments of sentence pairs, with a probability on every link."),
-    "aer": ("align", "Alignment error rate of links against a gold standard."),
-    "plot": ("plot", "Draw prior and posterior alignments of a pair, or a run's training curves."),
-    "answer": ("answer", "Answer one question with a VQA or memory run and show where it looked."),
-    "reproduce": ("reproduce", "The paper's tables and figures on your data."),
-    "serve": ("serve", "The inspector: a page to look at alignments, and an HTTP API."),
+    "demo": ("demo:demo", "The embedded corpus: train, translate, align, report."),
+    "download": ("download:download", "Get a public data set, checked, into a folder."),
+    "check": ("train:check", "Check a recipe and its data without training."),
+    "prepare": ("prepare:prepare", "Convert a corpus or features once into memory-mapped files."),
+    "train": ("train:train", "Train a model from a recipe."),
+    "evaluate": ("evaluate:evaluate", "Measure a trained run on data of its task."),
+    "translate": ("translate:Translate", "Translate text line by line, with alignments on request."),
+    "align": ("align:Align", "Word alignments of sentence pairs, with a probability on every link."),
+    "aer": ("align:aer", "Alignment error rate of links against a gold standard."),
+    "plot": ("plot:plot", "Draw prior and posterior alignments of a pair, or a run's training curves."),
+    "answer": ("answer:answer", "Answer one question with a VQA or memory run and show where it looked."),
+    "reproduce": ("reproduce:Reproduce", "The paper's tables and figures on your data."),
+    "serve": ("serve:Serve", "The inspector: a page to look at alignments, and an HTTP API."),
 }
+
+
+def find_command(name: str) -> Callable[..., Any]:
+    """What the command of that name calls."""
+    module, attribute = COMMANDS[name][0].split(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"latentalign.cli.{module}"), attribute)
+    return found
 
 
 class LazyCommands(TyperGroup):
@@ -43,10 +51,9 @@ class LazyCommands(TyperGroup):
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(COMMANDS)}"
             raise UserError(f"no such command {cmd_name!r}; {hint}")
-        module, help_line = COMMANDS[cmd_name]
-        function = getattr(importlib.import_module(f"latentalign.cli.{module}"), cmd_name)
+        found = find_command(cmd_name)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, help=function.__doc__ or help_line)(deferred(function))
+        single.command(name=cmd_name, help=found.__doc__)(deferred(found))
         command = typer.main.get_command(single)
         command.name = cmd_name
         return command

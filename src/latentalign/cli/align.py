@@ -1,10 +1,12 @@
 """`latentalign align` and `latentalign aer`: word links out, and their measure against gold ones."""
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,158 +24,195 @@ if TYPE_CHECKING:
     from latentalign.translation.data.tokenizer import Tokenizer
 
 
-def align(
-    run: Path | None = typer.Argument(
-        None,
-        metavar="[RUN|ALIGNER]",
-        help="Folder of a translation run or of a saved aligner; without one, an aligner learns from the pairs.",
-    ),
-    source: Path | None = typer.Option(None, "--source", help="Source sentences, one a line, plain or .gz."),
-    target: Path | None = typer.Option(
-        None, "--target", help="Their translations, one a line, plain or .gz."
-    ),
-    by: str | None = typer.Option(
-        None,
-        "--by",
-        help="exact (posterior by Bayes' rule), posterior (inference network) or prior (attention); "
-        "the first of these that the run has unless given.",
-    ),
-    path: bool = typer.Option(
-        False,
-        "--path",
-        help="Links of the likeliest alignment of the whole pair (Viterbi's) instead of the best of each word.",
-    ),
-    scores: bool = typer.Option(
-        False,
-        "--scores",
-        help="Links as i-j:0.93; then a tab and the mean log-probability per target piece: bad pairs last.",
-    ),
-    threshold: float | None = typer.Option(
-        None,
-        "--threshold",
-        help="Every link of at least this probability; unless given, an aligner's own threshold, or the best of each "
-        "target word by a run.",
-    ),
-    reverse: Path | None = typer.Option(None, "--with", help="A run of the reverse direction, to combine."),
-    method: str | None = typer.Option(
-        None,
-        "--symmetrise",
-        help="intersection, union or grow-diag-final-and of a run and --with; an aligner also takes mean (unless "
-        "given), forward and backward.",
-    ),
-    save: Path | None = typer.Option(None, "--save", help="Keep the aligner in this folder."),
-    update: bool = typer.Option(
-        False, "--update", help="Go on learning from these pairs, on top of ALIGNER."
-    ),
-    merge: Path | None = typer.Option(None, "--merge", help="Another aligner, to be merged with ALIGNER."),
-    tokenise: bool = typer.Option(
-        False,
-        "--tokenise",
-        help="Learn by the built-in tokeniser: signs split off, scripts without spaces too.",
-    ),
-    null: float | None = typer.Option(
-        None, "--null", help="How readily the aligner leaves words without a link, above 0 and below 1."
-    ),
-    most_counts: int | None = typer.Option(
-        None,
-        "--most-counts",
-        help="Pairs of words whose counts are kept while learning: a bound of memory; the smallest counts go first.",
-    ),
-    processes: int = typer.Option(1, "--processes", help="Processes that learn the aligner."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="Standard output unless given."),
-    device: DeviceOption = "auto",
-) -> None:
+@dataclass(frozen=True)
+class Align:
     """Word alignments of sentence pairs, as source-target links from 0, with a probability on every link."""
-    from latentalign.cli.aligner import ParallelFiles, Request, align_by_aligner
-    from latentalign.wordalign.folder import is_aligner
 
-    if run is None or is_aligner(run):
-        if by is not None or path or reverse is not None:
-            raise UserError(
-                "--by, --path and --with are for translation runs; an aligner has both directions"
-            )
-        files = None if source is None and target is None else ParallelFiles(*_both(source, target))
-        align_by_aligner(
-            Request(run, files, output, save, update, merge, tokenise, null, method or "mean", threshold, scores,
-                    processes, most_counts)
-        )  # fmt: skip
-        return
-    for_aligners = (save, null, merge, most_counts)
-    if update or tokenise or processes != 1 or any(option is not None for option in for_aligners):
-        raise UserError(
-            "--save, --update, --merge, --tokenise, --null, --most-counts and --processes are for aligners, "
-            f"and {run} is none"
-        )
-    _check(reverse, method, threshold)
-    by = _by_path(by, threshold, reverse) if path else by
-    _align_by_run(run, *_both(source, target), by, path, scores, threshold, reverse, method, output, device)
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN|ALIGNER]",
+            help="Folder of a translation run or of a saved aligner; without one, an aligner learns from the pairs.",
+        ),
+    ] = None
+    source: Annotated[
+        Path | None, typer.Option("--source", help="Source sentences, one a line, plain or .gz.")
+    ] = None
+    target: Annotated[
+        Path | None, typer.Option("--target", help="Their translations, one a line, plain or .gz.")
+    ] = None
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help="exact (posterior by Bayes' rule), posterior (inference network) or prior (attention); "
+            "the first of these that the run has unless given.",
+        ),
+    ] = None
+    path: Annotated[
+        bool,
+        typer.Option(
+            "--path",
+            help="Links of the likeliest alignment of the whole pair (Viterbi's) instead of the best of each word.",
+        ),
+    ] = False
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="Links as i-j:0.93; then a tab and the mean log-probability per target piece: bad pairs last.",
+        ),
+    ] = False
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            help="Every link of at least this probability; unless given, an aligner's own threshold, or the best of "
+            "each target word by a run.",
+        ),
+    ] = None
+    reverse: Annotated[
+        Path | None, typer.Option("--with", help="A run of the reverse direction, to combine.")
+    ] = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--symmetrise",
+            help="intersection, union or grow-diag-final-and of a run and --with; an aligner also takes mean (unless "
+            "given), forward and backward.",
+        ),
+    ] = None
+    save: Annotated[Path | None, typer.Option("--save", help="Keep the aligner in this folder.")] = None
+    update: Annotated[
+        bool, typer.Option("--update", help="Go on learning from these pairs, on top of ALIGNER.")
+    ] = False
+    merge: Annotated[
+        Path | None, typer.Option("--merge", help="Another aligner, to be merged with ALIGNER.")
+    ] = None
+    tokenise: Annotated[
+        bool,
+        typer.Option(
+            "--tokenise", help="Learn by the built-in tokeniser: signs split off, scripts without spaces too."
+        ),
+    ] = False
+    null: Annotated[
+        float | None,
+        typer.Option(
+            "--null", help="How readily the aligner leaves words without a link, above 0 and below 1."
+        ),
+    ] = None
+    most_counts: Annotated[
+        int | None,
+        typer.Option(
+            "--most-counts",
+            help="Pairs of words whose counts are kept while learning: a bound of memory; the smallest counts go "
+            "first.",
+        ),
+    ] = None
+    processes: Annotated[int, typer.Option("--processes", help="Processes that learn the aligner.")] = 1
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Standard output unless given.")] = (
+        None
+    )
+    device: DeviceOption = "auto"
 
+    def __call__(self) -> None:
+        from latentalign.cli.aligner import ParallelFiles, align_by_aligner
+        from latentalign.wordalign.folder import is_aligner
 
-def _both(source: Path | None, target: Path | None) -> tuple[Path, Path]:
-    if source is None or target is None:
-        raise UserError("align: expected --source FILE and --target FILE")
-    return source, target
-
-
-def _align_by_run(
-    run: Path,
-    source: Path,
-    target: Path,
-    by: str | None,
-    path: bool,
-    scores: bool,
-    threshold: float | None,
-    reverse: Path | None,
-    method: str | None,
-    output: Path | None,
-    device: str,
-) -> None:
-    from latentalign.training.trained_run import load
-    from latentalign.translation.config import PairFiles
-    from latentalign.translation.data.corpus import read_pairs
-
-    require_distinct({"--output": output}, {"--source": source, "--target": target})
-    files = PairFiles(source=str(source), target=str(target))
-    # a file that is cut short should not be found out after half of the output
-    total = sum(1 for _ in read_pairs(files))
-    loaded = load(run, device=device)
-    chosen = loaded.choose_links(by)
-    asked = {"exact": chosen == "exact", "score": scores}
-    aligner = loaded.aligner()
-    forward = aligner.align(read_pairs(files), **asked)
-    backward: Iterable[PairAlignment | None] = _nothing()
-    back_by = chosen
-    if reverse is not None:
-        other = load(reverse, device=device)
-        _warn_of_same_direction(loaded, other)
-        back_by = other.choose_links(by)
-        asked = {"exact": back_by == "exact", "score": scores}
-        backward = other.aligner().align(((right, left) for left, right in read_pairs(files)), **asked)
-    with ExitStack() as stack:
-        stream = sys.stdout if output is None else stack.enter_context(open_atomic(output))
-        advance = stack.enter_context(progress("aligning", results_on_stdout=output is None))
-        for number, (one, two) in enumerate(zip(forward, backward, strict=False), start=1):
-            advance(number, total)
-            if one.too_long:
-                print(
-                    f"latentalign: {source}, line {number}: a side has more than {aligner.longest} pieces; no links",
-                    file=sys.stderr,
+        if self.run is None or is_aligner(self.run):
+            if self.by is not None or self.path or self.reverse is not None:
+                raise UserError(
+                    "--by, --path and --with are for translation runs; an aligner has both directions"
                 )
-            if path:
-                links = one.path_links()
-            else:
-                back = None if two is None else two.probs(back_by)
-                links = _decode(one.probs(chosen), back, method, threshold)
-            stream.write(_row(links, _mean_score(one, two) if scores else None))
+            has_files = self.source is not None or self.target is not None
+            align_by_aligner(self, ParallelFiles(*self._files()) if has_files else None)
+        else:
+            self._check_for_run(self.run)
+            self._align_by_run(self.run, *self._files())
 
+    def _files(self) -> tuple[Path, Path]:
+        if self.source is None or self.target is None:
+            raise UserError("align: expected --source FILE and --target FILE")
+        return self.source, self.target
 
-def _by_path(by: str | None, threshold: float | None, reverse: Path | None) -> str:
-    """A path is one alignment under the exact posterior: nothing else goes with it."""
-    if by not in (None, "exact") or threshold is not None or reverse is not None:
-        raise UserError(
-            "--path: takes the exact posterior's best path; leave --by, --threshold and --with out"
+    def _check_for_run(self, run: Path) -> None:
+        """Refuse options that do not go with a run or with each other, before anything is loaded."""
+        from latentalign.text.symmetrise import symmetrisation
+
+        given = (
+            self.save,
+            self.null,
+            self.merge,
+            self.most_counts,
+            self.update or None,
+            self.tokenise or None,
         )
-    return "exact"
+        if self.processes != 1 or any(option is not None for option in given):
+            raise UserError(
+                "--save, --update, --merge, --tokenise, --null, --most-counts and --processes are for aligners, "
+                f"and {run} is none"
+            )
+        if (self.reverse is None) != (self.method is None):
+            raise UserError("two directions need both --with RUN_OF_THE_REVERSE and --symmetrise METHOD")
+        if self.method is not None:
+            symmetrisation(self.method)
+        if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
+            raise UserError(f"threshold: expected a probability above 0 and up to 1, got {self.threshold}")
+        others = self.threshold is not None or self.reverse is not None
+        if self.path and (others or self.by not in (None, "exact")):
+            raise UserError(
+                "--path: takes the exact posterior's best path; leave --by, --threshold and --with out"
+            )
+
+    def _align_by_run(self, run: Path, source: Path, target: Path) -> None:
+        from latentalign.training.trained_run import load
+        from latentalign.translation.config import PairFiles
+        from latentalign.translation.data.corpus import read_pairs
+
+        require_distinct({"--output": self.output}, {"--source": source, "--target": target})
+        files = PairFiles(source=str(source), target=str(target))
+        # a file that is cut short should not be found out after half of the output
+        total = sum(1 for _ in read_pairs(files))
+        loaded = load(run, device=self.device)
+        forward = self._align_pairs(loaded, read_pairs(files))
+        backward: Iterable[_Found | None] = itertools.repeat(None)
+        if self.reverse is not None:
+            other = load(self.reverse, device=self.device)
+            _warn_of_same_direction(loaded, other)
+            backward = self._align_pairs(other, ((right, left) for left, right in read_pairs(files)))
+        longest = loaded.aligner().longest
+        with ExitStack() as stack:
+            stream = sys.stdout if self.output is None else stack.enter_context(open_atomic(self.output))
+            advance = stack.enter_context(progress("aligning", results_on_stdout=self.output is None))
+            for number, (one, two) in enumerate(zip(forward, backward, strict=False), start=1):
+                advance(number, total)
+                if one.pair.too_long:
+                    print(
+                        f"latentalign: {source}, line {number}: a side has more than {longest} pieces; no links",
+                        file=sys.stderr,
+                    )
+                stream.write(_row(self._links(one, two), _mean_score(one, two) if self.scores else None))
+
+    def _align_pairs(self, run: "Run", pairs: Iterable[tuple[str, str]]) -> "Iterator[_Found]":
+        by = run.choose_links("exact" if self.path else self.by)
+        found = run.aligner().align(pairs, exact=by == "exact", score=self.scores)
+        return (_Found(pair, pair.probs(by)) for pair in found)
+
+    def _links(self, one: "_Found", two: "_Found | None") -> dict[tuple[int, int], float]:
+        from latentalign.text.symmetrise import decode_links, symmetrise
+
+        if self.path:
+            return one.pair.path_links()
+        if two is None or self.method is None:
+            return decode_links(one.probs, threshold=self.threshold)
+        return symmetrise(one.probs, two.probs, self.method, threshold=self.threshold)
+
+
+class _Found(NamedTuple):
+    """What a run finds in a pair, and the matrix that links come from."""
+
+    pair: "PairAlignment"
+    probs: "np.ndarray"
 
 
 def _warn_of_same_direction(run: "Run", reverse: "Run") -> None:
@@ -194,35 +233,9 @@ def _overlap(one: "Tokenizer", other: "Tokenizer") -> float:
     return len(pieces & others) / max(len(pieces | others), 1)
 
 
-def _nothing() -> Iterator[None]:
-    while True:
-        yield None
-
-
-def _check(reverse: Path | None, method: str | None, threshold: float | None) -> None:
-    from latentalign.text.symmetrise import symmetrisation
-
-    if (reverse is None) != (method is None):
-        raise UserError("two directions need both --with RUN_OF_THE_REVERSE and --symmetrise METHOD")
-    if method is not None:
-        symmetrisation(method)
-    if threshold is not None and not 0.0 < threshold <= 1.0:
-        raise UserError(f"threshold: expected a probability above 0 and up to 1, got {threshold}")
-
-
-def _decode(
-    forward: "np.ndarray", backward: "np.ndarray | None", method: str | None, threshold: float | None
-) -> dict[tuple[int, int], float]:
-    from latentalign.text.symmetrise import decode_links, symmetrise
-
-    if backward is None or method is None:
-        return decode_links(forward, threshold=threshold)
-    return symmetrise(forward, backward, method, threshold=threshold)
-
-
-def _mean_score(one: "PairAlignment", two: "PairAlignment | None") -> float:
-    found = [pair.score for pair in (one, two) if pair is not None and pair.score is not None]
-    return sum(found) / len(found)
+def _mean_score(one: _Found, two: _Found | None) -> float:
+    scores = [found.pair.score for found in (one, two) if found is not None and found.pair.score is not None]
+    return sum(scores) / len(scores)
 
 
 def _row(links: dict[tuple[int, int], float], score: float | None) -> str:

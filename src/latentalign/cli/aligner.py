@@ -12,6 +12,7 @@ from latentalign.errors import UserError
 from latentalign.files import open_atomic, require_distinct
 
 if TYPE_CHECKING:
+    from latentalign.cli.align import Align
     from latentalign.text.parallel import Pair
     from latentalign.wordalign.aligner import Aligner
     from latentalign.wordalign.decoding import PairPosteriors
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FOREIGN = 2 / 3  # of the words of a side unknown: another language
 _ENOUGH = 20  # words to judge by
+BOTH = "mean"  # of both directions: how links are chosen unless another way is named
 
 
 @dataclass(frozen=True)
@@ -34,100 +36,78 @@ class ParallelFiles:
         return read_parallel(self.source, self.target)
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is asked of an aligner."""
-
-    aligner: Path | None  # a saved one, to use, to update or to merge
-    files: ParallelFiles | None
-    output: Path | None
-    save: Path | None
-    update: bool
-    merge: Path | None
-    tokenise: bool
-    null: float | None
-    method: str
-    threshold: float | None
-    scores: bool
-    processes: int
-    most_counts: int | None = None
-
-    def check(self) -> None:
-        """Refuse what cannot be meant, before anything is read."""
-        from latentalign.wordalign.decoding import check_method, check_threshold
-        from latentalign.wordalign.folder import check_free
-
-        check_method(self.method)
-        check_threshold(self.threshold)
-        if self.null is not None and not 0.0 < self.null < 1.0:
-            raise UserError(f"--null: expected a probability above 0 and below 1, got {self.null:g}")
-        most = 4 * (os.cpu_count() or 1)  # more only wait for each other, and each takes its memory
-        if not 1 <= self.processes <= most:
-            raise UserError(
-                f"--processes: expected 1 to {most} (this machine has {os.cpu_count() or 1} processors), "
-                f"got {self.processes}"
-            )
-        if self.most_counts is not None and self.most_counts < 1:
-            raise UserError(f"--most-counts: expected at least 1, got {self.most_counts}")
-        if self.most_counts is not None and self.aligner is not None:
-            raise UserError(
-                f"--most-counts: {self.aligner} was learnt with its own; leave it out or learn again"
-            )
-        if self.aligner is None and (self.update or self.merge is not None):
-            raise UserError("--update and --merge go on from a saved aligner; name its folder first")
-        if self.update and self.merge is not None:
-            raise UserError("--update and --merge: expected one of them; merge first, then update")
-        if (self.update or self.merge is not None) and self.save is None:
-            raise UserError("--update and --merge: say with --save where the new aligner goes")
-        if self.files is None and self.merge is None:
-            raise UserError("align: expected --source FILE and --target FILE")
-        if self.save is not None:
-            check_free(self.save)
-        if self.files is not None:
-            outputs = {"--output": self.output, "--save": self.save}
-            require_distinct(outputs, {"--source": self.files.source, "--target": self.files.target})
-
-
-def align_by_aligner(request: Request) -> None:
-    """Learn or load, save, align, write."""
-    request.check()
-    aligner = _aligner(request)
-    if request.save is not None:
-        aligner.save(request.save)
-    if request.files is None:
+def align_by_aligner(asked: "Align", files: ParallelFiles | None) -> None:
+    """Learn or load, save, align, write; the run that is named, if one is, is an aligner."""
+    _check(asked, files)
+    aligner = _aligner(asked, files)
+    if asked.save is not None:
+        aligner.save(asked.save)
+    if files is None:
         return
-    if request.null is not None and request.aligner is not None:
-        aligner = replace(aligner, settings=aligner.settings.model_copy(update={"null": request.null}))
-    if request.aligner is not None:
-        _check_language(aligner, request.files, request.aligner)
+    if asked.null is not None and asked.run is not None:
+        aligner = replace(aligner, settings=aligner.settings.model_copy(update={"null": asked.null}))
+    if asked.run is not None:
+        _check_language(aligner, files, asked.run)
     with ExitStack() as stack:
-        output = sys.stdout if request.output is None else stack.enter_context(open_atomic(request.output))
-        for line in _rows(aligner.align(request.files), request):
+        output = sys.stdout if asked.output is None else stack.enter_context(open_atomic(asked.output))
+        for line in _rows(aligner.align(files), asked):
             output.write(line)
 
 
-def _aligner(request: Request) -> "Aligner":
+def _check(asked: "Align", files: ParallelFiles | None) -> None:
+    """Refuse what cannot be meant, before anything is read."""
+    from latentalign.wordalign.decoding import check_method, check_threshold
+    from latentalign.wordalign.folder import check_free
+
+    check_method(asked.method or BOTH)
+    check_threshold(asked.threshold)
+    if asked.null is not None and not 0.0 < asked.null < 1.0:
+        raise UserError(f"--null: expected a probability above 0 and below 1, got {asked.null:g}")
+    most = 4 * (os.cpu_count() or 1)  # more only wait for each other, and each takes its memory
+    if not 1 <= asked.processes <= most:
+        raise UserError(
+            f"--processes: expected 1 to {most} (this machine has {os.cpu_count() or 1} processors), "
+            f"got {asked.processes}"
+        )
+    if asked.most_counts is not None and asked.most_counts < 1:
+        raise UserError(f"--most-counts: expected at least 1, got {asked.most_counts}")
+    if asked.most_counts is not None and asked.run is not None:
+        raise UserError(f"--most-counts: {asked.run} was learnt with its own; leave it out or learn again")
+    if asked.run is None and (asked.update or asked.merge is not None):
+        raise UserError("--update and --merge go on from a saved aligner; name its folder first")
+    if asked.update and asked.merge is not None:
+        raise UserError("--update and --merge: expected one of them; merge first, then update")
+    if (asked.update or asked.merge is not None) and asked.save is None:
+        raise UserError("--update and --merge: say with --save where the new aligner goes")
+    if files is None and asked.merge is None:
+        raise UserError("align: expected --source FILE and --target FILE")
+    if asked.save is not None:
+        check_free(asked.save)
+    if files is not None:
+        outputs = {"--output": asked.output, "--save": asked.save}
+        require_distinct(outputs, {"--source": files.source, "--target": files.target})
+
+
+def _aligner(asked: "Align", files: ParallelFiles | None) -> "Aligner":
     from latentalign.wordalign.aligner import Aligner
     from latentalign.wordalign.settings import Settings
 
-    if request.aligner is None:
-        assert request.files is not None
-        given = {"null": request.null, "most_counts": request.most_counts}
+    if asked.run is None:
+        assert files is not None
+        given = {"null": asked.null, "most_counts": asked.most_counts}
         chosen = {name: value for name, value in given.items() if value is not None}
-        settings = Settings.model_validate({"tokenise": request.tokenise, **chosen})
+        settings = Settings.model_validate({"tokenise": asked.tokenise, **chosen})
         with _progress() as report:
-            return Aligner.fit(request.files, settings, processes=request.processes, report=report)
-    aligner = Aligner.load(request.aligner)
-    if request.tokenise and not aligner.settings.tokenise:
-        raise UserError(
-            f"--tokenise: {request.aligner} was learnt by white space; leave it out or learn again"
-        )
-    if request.merge is not None:
-        return aligner.merge(Aligner.load(request.merge))
-    if request.update:
-        assert request.files is not None
+            return Aligner.fit(files, settings, processes=asked.processes, report=report)
+    aligner = Aligner.load(asked.run)
+    if asked.tokenise and not aligner.settings.tokenise:
+        raise UserError(f"--tokenise: {asked.run} was learnt by white space; leave it out or learn again")
+    if asked.merge is not None:
+        return aligner.merge(Aligner.load(asked.merge))
+    if asked.update:
+        assert files is not None
         with _progress() as report:
-            return aligner.update(request.files, processes=request.processes, report=report)
+            return aligner.update(files, processes=asked.processes, report=report)
     return aligner
 
 
@@ -187,15 +167,15 @@ def _check_language(aligner: "Aligner", files: Iterable["Pair"], folder: Path) -
         )
 
 
-def _rows(pairs: "Iterable[PairPosteriors]", request: Request) -> Iterator[str]:
+def _rows(pairs: "Iterable[PairPosteriors]", asked: "Align") -> Iterator[str]:
     from latentalign.text.links import format_links
 
     empty = skipped = 0
     for pair in pairs:
         skipped += pair.skipped
         empty += not pair.source_words or not pair.target_words
-        links = pair.links(request.method, request.threshold)
-        if request.scores:
+        links = pair.links(asked.method or BOTH, asked.threshold)
+        if asked.scores:
             yield f"{format_links(links, probs=links)}\t{pair.score:.4f}\n"
         else:
             yield format_links(links) + "\n"

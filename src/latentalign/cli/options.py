@@ -16,21 +16,25 @@ DeviceOption = Annotated[
 LARGEST = 2**31 - 1  # a seed, a size or a count beyond this overflows somewhere, and nobody needs it
 
 
-def deferred(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+def deferred(command: Callable[..., Any]) -> Callable[..., Callable[[], Any]]:
     """A command that is called with its options and hands back what is to be done.
 
-    So the parser of the command line has finished before the work begins, and does not meddle with how it ends.
-    Numbers that are not finite or too large, and text that is none, are refused before anything is loaded.
+    A command is a function, or, where it has many options, a class of them whose objects are called. Either way the
+    parser of the command line has finished before the work begins, and does not meddle with how it ends. Numbers
+    that are not finite or too large, and text that is none, are refused before anything is loaded.
     """
-    parameters = inspect.signature(command).parameters
+    signature = inspect.signature(command)
+    parameters = signature.parameters
 
-    @functools.wraps(command)
-    def parsed(**values: Any) -> Callable[[], None]:
+    def parsed(**values: Any) -> Callable[[], Any]:
         for name, value in values.items():
             for one in value if isinstance(value, list | tuple) else [value]:
                 _check_value(one, _option_name(name, parameters[name]))
-        return functools.partial(command, **values)
+        return command(**values) if isinstance(command, type) else functools.partial(command, **values)
 
+    # by these the parser knows the options
+    parsed.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    parsed.__signature__ = signature  # type: ignore[attr-defined]
     return parsed
 
 

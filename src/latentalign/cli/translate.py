@@ -4,8 +4,9 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,124 +30,178 @@ if TYPE_CHECKING:
 WINDOW = 32  # batches that are read, sorted by length and translated together
 
 
-def translate(
-    runs: list[Path] = typer.Argument(
-        ...,
-        metavar="RUN…",
-        help="Folder of a trained translation run; several together, by the mean of what they predict.",
-    ),
-    input: Path | None = typer.Option(
-        None,
-        "--input",
-        "-i",
-        help="Text, one sentence a line, plain or .gz; standard input unless given, or -.",
-    ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="Where to write; standard output unless given."
-    ),
-    beam: int = typer.Option(10, help="Hypotheses kept a sentence; 1 is greedy."),
-    inference: str | None = typer.Option(
-        None, help="exact, kmax:K, sample:N or soft; as the run was trained unless given."
-    ),
-    n_best: int = typer.Option(1, "--n-best", help="Translations a sentence, as: line, rank, (score,) text."),
-    scores: bool = typer.Option(False, "--scores", help="Put the score before each translation, and a tab."),
-    alignments: Path | None = typer.Option(
-        None, "--alignments", help="Also write links source-target of the output words, a line for a line."
-    ),
-    aligner: Path | None = typer.Option(
-        None,
-        "--aligner",
-        help="A saved aligner that finds the links of --alignments; the run itself unless given.",
-    ),
-    length_penalty: float = typer.Option(1.0, help="α of the divisor ((5 + length) / 6)^α."),
-    eos_penalty: float = typer.Option(
-        0.5, help="Taken off the end of sentence, times source length / (length + 1); the paper has 3."
-    ),
-    max_length_factor: float = typer.Option(2.0, help="Longest output: this times the source length, + 10."),
-    batch_size: int = typer.Option(64, help="Sentences searched at once."),
-    seed: int = typer.Option(0, help="Of sampled inference."),
-    device: DeviceOption = "auto",
-) -> None:
+@dataclass(frozen=True)
+class Translate:
     """Translate text line by line, with alignments on request. An empty line gives an empty line."""
-    if (input is None or str(input) == "-") and sys.stdin is None:
-        raise UserError("standard input is closed; give --input FILE")
-    from latentalign.training.loop.evaluation import find_predictor
-    from latentalign.training.trained_ensemble import load_together
-    from latentalign.translation.beam.search import SearchOptions
-    from latentalign.wordalign.aligner import Aligner
 
-    if batch_size < 1:
-        raise UserError(f"batch-size: expected a whole number of at least 1, got {batch_size}")
-    options = SearchOptions(
-        beam=beam,
-        n_best=n_best,
-        length_penalty=length_penalty,
-        eos_penalty=eos_penalty,
-        max_length_factor=max_length_factor,
-    )
-    if inference is not None:
-        find_predictor(inference)  # before the model is loaded: a mistake should not cost seconds
-    source = None if input is None or str(input) == "-" else require_file(input, SENTENCES)
-    require_distinct({"--output": output, "--alignments": alignments}, {"--input": source})
-    if aligner is not None and alignments is None:
-        raise UserError("--aligner: say with --alignments FILE where its links go")
-    if len(runs) > 1 and alignments is not None and aligner is None:
-        raise UserError(
-            "--alignments: several runs have no links of their own; name an aligner with --aligner"
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…",
+            help="Folder of a trained translation run; several together, by the mean of what they predict.",
+        ),
+    ]
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Text, one sentence a line, plain or .gz; standard input unless given, or -.",
+        ),
+    ] = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; standard output unless given.")
+    ] = None
+    beam: Annotated[int, typer.Option(help="Hypotheses kept a sentence; 1 is greedy.")] = 10
+    inference: Annotated[
+        str | None, typer.Option(help="exact, kmax:K, sample:N or soft; as the run was trained unless given.")
+    ] = None
+    n_best: Annotated[
+        int, typer.Option("--n-best", help="Translations a sentence, as: line, rank, (score,) text.")
+    ] = 1
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Put the score before each translation, and a tab.")
+    ] = False
+    alignments: Annotated[
+        Path | None,
+        typer.Option(
+            "--alignments", help="Also write links source-target of the output words, a line for a line."
+        ),
+    ] = None
+    aligner: Annotated[
+        Path | None,
+        typer.Option(
+            "--aligner",
+            help="A saved aligner that finds the links of --alignments; the run itself unless given.",
+        ),
+    ] = None
+    length_penalty: Annotated[float, typer.Option(help="α of the divisor ((5 + length) / 6)^α.")] = 1.0
+    eos_penalty: Annotated[
+        float,
+        typer.Option(
+            help="Taken off the end of sentence, times source length / (length + 1); the paper has 3."
+        ),
+    ] = 0.5
+    max_length_factor: Annotated[
+        float, typer.Option(help="Longest output: this times the source length, + 10.")
+    ] = 2.0
+    batch_size: Annotated[int, typer.Option(help="Sentences searched at once.")] = 64
+    seed: Annotated[int, typer.Option(help="Of sampled inference.")] = 0
+    device: DeviceOption = "auto"
+
+    def __call__(self) -> None:
+        from latentalign.training.trained_ensemble import Ensemble, load_together
+        from latentalign.wordalign.aligner import Aligner
+
+        search = self._search()
+        source = self._source()
+        self._check_links()
+        aligner = None if self.aligner is None else Aligner.load(self.aligner)
+        loaded = load_together(self.runs, device=self.device)
+        translator = loaded.translator(
+            inference=self.inference, batch_size=self.batch_size, seed=self.seed, **dataclasses.asdict(search)
         )
-    finds_links = None if aligner is None else Aligner.load(aligner)
-    loaded = load_together(runs, device=device)
-    translator = loaded.translator(
-        inference=inference, batch_size=batch_size, seed=seed, **dataclasses.asdict(options)
-    )
-    with ExitStack() as stack:
-        text = sys.stdout if output is None else stack.enter_context(open_atomic(output))
-        links = None if alignments is None else stack.enter_context(open_atomic(alignments))
-        longest = max(run.config.data.max_length for run in getattr(loaded, "runs", [loaded]))
-        _translate_all(translator, longest, source, text, links, finds_links, options=options, scores=scores)
+        with ExitStack() as stack:
+            text = sys.stdout if self.output is None else stack.enter_context(open_atomic(self.output))
+            links = None if self.alignments is None else stack.enter_context(open_atomic(self.alignments))
+            runs = loaded.runs if isinstance(loaded, Ensemble) else (loaded,)
+            data: list[Any] = [run.config.data for run in runs]
+            longest = max(one.max_length for one in data)
+            self._translate_all(_Job(translator, longest, source, text, links, aligner))
+
+    def _search(self) -> "SearchOptions":
+        """The options of the search; a mistake should not cost the seconds in which a model is loaded."""
+        from latentalign.training.loop.evaluation import find_predictor
+        from latentalign.translation.beam.search import SearchOptions
+
+        if self.batch_size < 1:
+            raise UserError(f"batch-size: expected a whole number of at least 1, got {self.batch_size}")
+        if self.inference is not None:
+            find_predictor(self.inference)
+        return SearchOptions(
+            beam=self.beam,
+            n_best=self.n_best,
+            length_penalty=self.length_penalty,
+            eos_penalty=self.eos_penalty,
+            max_length_factor=self.max_length_factor,
+        )
+
+    def _source(self) -> Path | None:
+        """The file of sentences; None for standard input."""
+        if self.input is None or str(self.input) == "-":
+            if sys.stdin is None:
+                raise UserError("standard input is closed; give --input FILE")
+            source = None
+        else:
+            source = require_file(self.input, SENTENCES)
+        require_distinct({"--output": self.output, "--alignments": self.alignments}, {"--input": source})
+        return source
+
+    def _check_links(self) -> None:
+        if self.aligner is not None and self.alignments is None:
+            raise UserError("--aligner: say with --alignments FILE where its links go")
+        if len(self.runs) > 1 and self.alignments is not None and self.aligner is None:
+            raise UserError(
+                "--alignments: several runs have no links of their own; name an aligner with --aligner"
+            )
+
+    def _translate_all(self, job: "_Job") -> None:
+        total = (
+            None if job.source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(job.source))
+        )
+        number = done = unknown = 0
+        with progress("translating", results_on_stdout=job.text is sys.stdout) as advance:
+
+            def count(sentences: int) -> None:
+                nonlocal done
+                done += sentences
+                advance(done, total)
+
+            for window in _windows(job.source, WINDOW * job.translator.batch_size):
+                unknown += _count_unknown(job.translator, window, job.longest, f"{job.place}, line", number)
+                results = job.translator.translate(window, alignments=job.has_own_links, progress=count)
+                for found in results:
+                    number += 1
+                    for rank, translation in enumerate(found, start=1):
+                        job.text.write(_row(translation, number, rank, self.n_best, self.scores))
+                job.write_links(window, results)
+                job.text.flush()
+        if unknown:
+            print(f"latentalign: {job.place}: {unknown} pieces were never seen in training", file=sys.stderr)
 
 
-def _translate_all(
-    translator: "Translator",
-    longest: int,
-    source: Path | None,
-    text: IO[str],
-    links: IO[str] | None,
-    aligner: "Aligner | None",
-    *,
-    options: "SearchOptions",
-    scores: bool,
-) -> None:
-    from latentalign.text.links import format_links
+@dataclass(frozen=True)
+class _Job:
+    """What translates, from where, and where to."""
 
-    place = "standard input" if source is None else str(source)
-    total = None if source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(source))
-    number = done = unknown = 0
-    with progress("translating", results_on_stdout=text is sys.stdout) as advance:
+    translator: "Translator"
+    longest: int  # sentence of the training
+    source: Path | None
+    text: IO[str]
+    links: IO[str] | None
+    aligner: "Aligner | None"
 
-        def count(sentences: int) -> None:
-            nonlocal done
-            done += sentences
-            advance(done, total)
+    @property
+    def place(self) -> str:
+        return "standard input" if self.source is None else str(self.source)
 
-        for window in _windows(source, WINDOW * translator.batch_size):
-            unknown += _count_unknown(translator, window, longest, f"{place}, line", number)
-            own_links = links is not None and aligner is None
-            results = translator.translate(window, alignments=own_links, progress=count)
-            for found in results:
-                number += 1
-                for rank, translation in enumerate(found, start=1):
-                    text.write(_row(translation, number, rank, options.n_best, scores))
-                    if links is not None and aligner is None:
-                        links.write(format_links(translation.links(translator.links_by)) + "\n")
-            if links is not None and aligner is not None:
-                pairs = [
-                    (line, one.text) for line, found in zip(window, results, strict=True) for one in found
-                ]
-                links.writelines(format_links(pair.links()) + "\n" for pair in aligner.align(pairs))
-            text.flush()
-    if unknown:
-        print(f"latentalign: {place}: {unknown} pieces were never seen in training", file=sys.stderr)
+    @property
+    def has_own_links(self) -> bool:
+        """Whether links are asked of the run itself."""
+        return self.links is not None and self.aligner is None
+
+    def write_links(self, lines: list[str], results: "list[list[Translation]]") -> None:
+        """A row of links for each row of text."""
+        from latentalign.text.links import format_links
+
+        if self.links is None:
+            return
+        if self.aligner is None:
+            rows = (one.links(self.translator.links_by) for found in results for one in found)
+        else:
+            pairs = [(line, one.text) for line, found in zip(lines, results, strict=True) for one in found]
+            rows = (pair.links() for pair in self.aligner.align(pairs))
+        self.links.writelines(format_links(links) + "\n" for links in rows)
 
 
 def _row(translation: "Translation", number: int, rank: int, n_best: int, scores: bool) -> str:

@@ -15,6 +15,8 @@ from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.latents.latent import DiscreteLatent, Latent, LogTerms
 from latentalign.alignment.likelihoods.likelihood import Likelihood, TableLikelihood
 
+Generator = torch.Generator | None
+
 
 @dataclass(frozen=True)
 class Expectation:
@@ -115,7 +117,6 @@ class RunningMean(nn.Module, Baseline):
 class Estimator(ABC):
     """Estimates E_d[log f] for a distribution d of the alignment."""
 
-    @abstractmethod
     def __call__(
         self,
         distribution: Latent,
@@ -125,6 +126,12 @@ class Estimator(ABC):
         generator: torch.Generator | None = None,
     ) -> Expectation:
         """Estimate; `prior` is what baselines look at (for hard attention it is `distribution` itself)."""
+        return self._estimate(distribution, likelihood, prior, generator)
+
+    @abstractmethod
+    def _estimate(
+        self, distribution: Latent, likelihood: Likelihood, prior: Latent, generator: Generator
+    ) -> Expectation: ...
 
     def narrow(self, distribution: Latent) -> Narrowed:
         """What to put in the place of d for the estimator's sake."""
@@ -149,13 +156,8 @@ class Enumerate(Estimator):
     def __post_init__(self) -> None:
         check_fraction("prune", self.prune, hint="0 enumerates all positions, 0.01 is a good start")
 
-    def __call__(
-        self,
-        distribution: Latent,
-        likelihood: Likelihood,
-        *,
-        prior: Latent,
-        generator: torch.Generator | None = None,
+    def _estimate(
+        self, distribution: Latent, likelihood: Likelihood, prior: Latent, generator: Generator
     ) -> Expectation:
         part = _discrete(self.narrow(distribution).part, "enumerate")
         log_f = likelihood.everywhere(part.support)  # [B,T,S]
@@ -196,13 +198,8 @@ class Reinforce(Estimator):
                 f"{type(self.baseline).__name__}, received {self.samples}; raise it or take the soft baseline"
             )
 
-    def __call__(
-        self,
-        distribution: Latent,
-        likelihood: Likelihood,
-        *,
-        prior: Latent,
-        generator: torch.Generator | None = None,
+    def _estimate(
+        self, distribution: Latent, likelihood: Likelihood, prior: Latent, generator: Generator
     ) -> Expectation:
         distribution = _discrete(distribution, "reinforce")
         positions = distribution.sample(self.samples, generator)  # [K,B,T]
@@ -228,13 +225,8 @@ class GumbelSoftmax(Estimator):
         check_positive("temperature", self.temperature, hint="the released code of the paper uses 0.1")
         check_count("samples", self.samples, hint="draw one sample or more")
 
-    def __call__(
-        self,
-        distribution: Latent,
-        likelihood: Likelihood,
-        *,
-        prior: Latent,
-        generator: torch.Generator | None = None,
+    def _estimate(
+        self, distribution: Latent, likelihood: Likelihood, prior: Latent, generator: Generator
     ) -> Expectation:
         distribution = _discrete(distribution, "gumbel")
         z = distribution.relaxed_sample(self.samples, self.temperature, generator)  # [K,B,T,S]
@@ -251,13 +243,8 @@ class Pathwise(Estimator):
     def __post_init__(self) -> None:
         check_count("samples", self.samples, hint="draw one sample or more")
 
-    def __call__(
-        self,
-        distribution: Latent,
-        likelihood: Likelihood,
-        *,
-        prior: Latent,
-        generator: torch.Generator | None = None,
+    def _estimate(
+        self, distribution: Latent, likelihood: Likelihood, prior: Latent, generator: Generator
     ) -> Expectation:
         latent = distribution.continuous("estimator: pathwise", instead="use enumerate, reinforce or gumbel")
         value = likelihood.mixture(latent.rsample(self.samples, generator)).mean(dim=0)
