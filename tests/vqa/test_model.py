@@ -98,6 +98,21 @@ def test_parameters_are_split_and_the_posterior_leaves_theta_alone():
     assert make_model(needs_posterior=False).phi() == []
 
 
+def test_a_posterior_from_the_prior_is_the_prior_times_what_the_network_says():
+    batch, apart = make_batch(), make_model()
+    joined = make_model(CONFIG.model_copy(update={"posterior_from_prior": True}))
+    joined.load_state_dict(apart.state_dict())  # no weight is added
+    problem, other = (model.problem(batch, with_posterior=True) for model in (joined, apart))
+    for row, regions in enumerate((3, 5)):
+        prior, said = (part.probs[row, 0, :regions].tolist() for part in (problem.prior, other.posterior))
+        total = math.fsum(p * q for p, q in zip(prior, said, strict=True))
+        expected = [p * q / total for p, q in zip(prior, said, strict=True)]
+        assert problem.posterior.probs[row, 0, :regions].tolist() == pytest.approx(expected, rel=1e-5)
+    assert (problem.posterior.probs[0, :, 3:] == 0).all()
+    problem.posterior.entropy().sum().backward()
+    assert all(p.grad is None for p in joined.theta())  # nothing is learnt through the prior
+
+
 @pytest.mark.parametrize(
     "objective",
     ["soft", "marginal", "hard", {"name": "hard", "estimator": "reinforce"}, "variational",

@@ -2,6 +2,8 @@
 
 import json
 
+from latentalign.reports.paper.vqa_study import SPECS
+
 CHANGES = (
     "data.scenes=null", "data.min_answer_count=2", "training.epochs=1", "model.question_dim=8", "model.region_dim=8",
 )  # fmt: skip
@@ -31,3 +33,19 @@ def test_reproduces_rows_with_gold_regions_and_does_not_train_twice(scenes, tmp_
     code, _, err = run_cli(*command)
     assert code == 0
     assert "2 done before" in err
+
+
+def test_rows_by_phases_begin_like_soft_attention_and_share_their_past(scenes, tmp_path, run_cli):
+    settings = [word for change in (*CHANGES[:2], "training.epochs=17") for word in ("--set", change)]
+    plan = ["reproduce", "table1", "--task", "vqa", "--data", scenes, "--out", tmp_path, "--dry-run", *settings]
+    code, out, err = run_cli(*plan, "--only", "enumerate-from-prior", "--only", "sample-from-prior")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines if "shared warm-up" in line] == [
+        next(line.split("after ")[1] for line in lines if "after" in line)
+    ]
+    for name in ("enumerate", "sample"):
+        cell = SPECS[f"{name}-from-prior"]
+        assert [phase["objective"] for phase in cell.before] == ["soft", "wake"]
+        assert cell.model == {"posterior_from_prior": True}
+        assert cell.last == SPECS[f"variational-{name}"].last  # nothing else differs from the paper's row

@@ -135,3 +135,12 @@ class General(Score):
 
     def from_keys(self, queries: Tensor, keys: Tensor) -> Tensor:
         return queries @ keys.transpose(1, 2)
+
+
+def from_prior(prior_scores: Tensor, scores: Tensor) -> Tensor:
+    """Scores of q ∝ p · exp(score): what an inference network adds to the prior.
+
+    The exact posterior is p · f, so the network only has to learn what the output says about a position, log f, and
+    not the prior besides. Nothing is learnt through the prior's scores.
+    """
+    return prior_scores.detach() + scores

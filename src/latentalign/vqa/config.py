@@ -46,5 +46,6 @@ class VqaModelConfig(BaseModel):
     answer_hidden_dim: int = Field(1024, ge=1)
     posterior_answer_dim: int = Field(300, ge=1)
     posterior_hidden_dim: int = Field(512, ge=1)
+    posterior_from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
     normalizer: Literal["softmax", "sparsemax", "entmax15"] = "softmax"  # of prior and posterior scores
     dropout: float = Field(0.3, ge=0, lt=1)

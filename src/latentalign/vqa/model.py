@@ -8,7 +8,7 @@ from latentalign.alignment.latents.categorical import Categorical
 from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Predictor
-from latentalign.alignment.scores import Additive
+from latentalign.alignment.scores import Additive, from_prior
 from latentalign.vqa.config import VqaModelConfig
 from latentalign.vqa.dataset import VqaBatch
 from latentalign.vqa.measures import measure_batch
@@ -76,9 +76,8 @@ class VqaModel(nn.Module):
         question = self.encode_question(batch.words, batch.lengths)  # [B,1,Dq]
         regions = self.encode_regions(batch.regions)  # [B,S,D]
         normalizer = self.config.normalizer
-        prior = Categorical.from_scores(
-            self.score(question, regions), batch.region_mask, normalizer=normalizer
-        )
+        prior_scores = self.score(question, regions)
+        prior = Categorical.from_scores(prior_scores, batch.region_mask, normalizer=normalizer)
         likelihood = ContextLikelihood(
             self._head,
             self.answer_region(regions),
@@ -90,6 +89,8 @@ class VqaModel(nn.Module):
         if with_posterior:
             # cut off: the inference network must not pull the generative model towards itself
             scores = self._need_posterior()(regions.detach(), question.detach(), batch.targets)
+            if self.config.posterior_from_prior:
+                scores = from_prior(prior_scores, scores)
             posterior = Categorical.from_scores(scores, batch.region_mask, normalizer=normalizer)
         return AlignmentProblem(
             prior=prior, likelihood=likelihood, weights=batch.answerable, posterior=posterior

@@ -84,6 +84,20 @@ def test_a_base_without_a_schedule_trains_the_objective_alone():
     assert cell.changes == {"objective": {"name": "hard"}}
 
 
+def test_without_a_schedule_in_the_base_a_row_may_have_phases_of_its_own():
+    base = {key: value for key, value in RECIPE.items() if key != "schedule"}
+    before = ({"objective": "soft", "epochs": 0.5}, {"objective": "wake", "epochs": 1.0})
+    rows = [
+        RowSpec(name, name, "enumerate", name, needs_posterior=True, before=before)
+        for name in ("variational", "vimco")
+    ]
+    cells = build_cells(base, rows, (1,))
+    elbo = "Elbo(estimator=Enumerate(prune=0.0))"
+    assert phases(cells[0]) == [(SOFT, 0.5), ("Wake(prune=0.0)", 1.5), (elbo, 3.0)]
+    (shared,) = shared_warmups(cells)["variational-s1"]  # and the phases are trained once for both
+    assert shared.position == 1.5
+
+
 @pytest.mark.parametrize(
     ("schedule", "epochs", "message"),
     [

@@ -41,8 +41,14 @@ def build_cells(
 
 
 def _changes(spec: RowSpec, plan: PhasePlan | None) -> dict[str, Any]:
-    """What a row's recipe has beyond the base; a base without a schedule trains every objective from the start."""
-    changes: dict[str, Any] = {"objective": spec.last}
+    """What a row's recipe has beyond the base.
+
+    A base without a schedule trains every objective from the start, unless the row has phases of its own before it.
+    """
     if plan is not None:
         changes = {"schedule": plan.schedule(spec), "training": {"epochs": plan.epochs}}
+    elif spec.before:
+        changes = {"schedule": [*spec.before, {"objective": spec.last}]}
+    else:
+        changes = {"objective": spec.last}
     return {**changes, "model": dict(spec.model)} if spec.model else changes

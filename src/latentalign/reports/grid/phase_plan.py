@@ -75,6 +75,7 @@ class RowSpec:
     needs_posterior: bool = False
     warmup: Mapping[str, Any] = field(default_factory=dict)  # changes to the warm-up's phases
     inference: Mapping[str, Any] = field(default_factory=dict)  # changes to q's phase
+    before: tuple[Phase, ...] = ()  # phases of its own before the last, where the base recipe has no schedule
     model: Mapping[str, Any] = field(default_factory=dict)  # changes to `model:`
     labels: Mapping[str, Any] = field(default_factory=dict)  # more about the row: samples, baseline, …
     is_principal: bool = False  # trained with every seed, the others with the first

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from latentalign.alignment.latents.latent import Latent
-from latentalign.alignment.scores import General
+from latentalign.alignment.scores import General, from_prior
 from latentalign.translation.config import InferenceNetworkConfig
 from latentalign.translation.network.dropout import Dropout
 from latentalign.translation.network.latents import build_latent
@@ -19,8 +19,7 @@ class InferenceNetwork(nn.Module):
     latent context is the exception: its mean is this network's attention over the translator's own values, because
     a vector that f understands has to come from where f learnt to read.
 
-    With `from_prior` its scores are added to the prior's: q ∝ p · exp(score). The exact posterior is p · f, so that
-    the network only has to learn what the word y_j says about a position, log f, and not the prior besides.
+    With `from_prior` its scores are added to the prior's: q ∝ p · exp(score).
     """
 
     def __init__(
@@ -64,12 +63,12 @@ class InferenceNetwork(nn.Module):
     ) -> Latent:
         """q from word vectors [B,S,E] and [B,T,E] (step j sees the word it predicts, y_j) and values [B,S,H].
 
-        The prior's scores [B,T,S] are taken as they are; nothing is learnt through them.
+        The prior's scores are [B,T,S]; nothing is learnt through them.
         """
         memory = self.dropout(self.source(self.dropout(source), source_mask, padded=padded))
         queries = self.dropout(self.target(self.dropout(target), target_mask, padded=padded))
         scores = self.score(queries, memory)
         if self.from_prior:
-            scores = scores + prior_scores
+            scores = from_prior(prior_scores, scores)
         posterior: Latent = self.latent(scores, queries, values, source_mask)
         return posterior

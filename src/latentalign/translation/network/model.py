@@ -183,7 +183,7 @@ class TranslationModel(nn.Module):
             target,
             batch.target_mask,
             values=memory.values,
-            prior_scores=prior_scores.detach(),
+            prior_scores=prior_scores,
         )
 
     def theta(self) -> list[nn.Parameter]:
