@@ -106,6 +106,19 @@ def test_the_inference_network_leaves_word_vectors_alone() -> None:
     assert model.inference.facts.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("latent", [{}, {"latent": "path", "hops": 2}], ids=["last hop", "path"])
+def test_a_posterior_from_the_prior_is_the_prior_times_what_the_network_says(latent: dict[str, Any]) -> None:
+    batch = DATA.collate([3, 40, 90])
+    apart, joined = (
+        build(needs_posterior=True, inference_from_prior=yes, **latent).eval() for yes in (False, True)
+    )
+    problem, other = (model.problem(batch, with_posterior=True) for model in (joined, apart))
+    product = problem.prior.probs * other.posterior.probs
+    torch.testing.assert_close(problem.posterior.probs, product / product.sum(dim=-1, keepdim=True))
+    problem.posterior.entropy().sum().backward()
+    assert all(parameter.grad is None for parameter in joined.theta())  # nothing is learnt through the prior
+
+
 def test_the_posterior_sees_the_answer_and_the_prior_does_not() -> None:
     from dataclasses import replace
 

@@ -37,7 +37,18 @@ def test_reproduces_rows_with_gold_regions_and_does_not_train_twice(scenes, tmp_
 
 def test_rows_by_phases_begin_like_soft_attention_and_share_their_past(scenes, tmp_path, run_cli):
     settings = [word for change in (*CHANGES[:2], "training.epochs=17") for word in ("--set", change)]
-    plan = ["reproduce", "table1", "--task", "vqa", "--data", scenes, "--out", tmp_path, "--dry-run", *settings]
+    plan = [
+        "reproduce",
+        "table1",
+        "--task",
+        "vqa",
+        "--data",
+        scenes,
+        "--out",
+        tmp_path,
+        "--dry-run",
+        *settings,
+    ]
     code, out, err = run_cli(*plan, "--only", "enumerate-from-prior", "--only", "sample-from-prior")
     assert code == 0, err
     lines = out.splitlines()

@@ -46,6 +46,7 @@ class MemoryModelConfig(BaseModel):
     most_paths: int = Field(default=4096, ge=1)  # a longer product of hops is refused
     posterior: Literal["network", "facts"] = "network"  # q: a network that sees the answer, or the file
     inference_size: int = Field(default=64, ge=2)
+    inference_from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
 
     facts: Literal["none", "likelihood", "margin"] = "none"  # how the file's supporting facts supervise hops
     facts_weight: float = Field(default=1.0, ge=0)

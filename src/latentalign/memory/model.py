@@ -10,6 +10,7 @@ from latentalign.alignment.latents.latent import Latent
 from latentalign.alignment.learning.problem import AlignmentProblem
 from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.registry import build_distribution
+from latentalign.alignment.scores import from_prior
 from latentalign.memory.config import MemoryModelConfig
 from latentalign.memory.dataset import MemoryBatch
 from latentalign.memory.dynamic import Dynamic
@@ -91,7 +92,10 @@ class MemoryModel(nn.Module):
 
     def _posterior(self, batch: MemoryBatch, reading: Reading, prior: Latent) -> Latent:
         if self.inference is not None:
-            return self.distribution(self.inference(batch, self.network.encoder)[:, None], reading.mask)
+            scores = self.inference(batch, self.network.encoder)  # [B,Z]
+            if self.config.inference_from_prior:
+                scores = from_prior(reading.scores, scores)
+            return self.distribution(scores[:, None], reading.mask)
         told = hop_targets(batch.support, len(reading.earlier) + reading.hops_in_latent)
         slots = batch.mask.shape[1]
         value = torch.zeros_like(told[:, 0])

@@ -111,7 +111,8 @@ def _finish(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
 def _tables(content: dict[str, Any]) -> list[Table]:
     columns = (
         name_column("objective", "objective"), name_column("estimator", "estimator"),
-        name_column("phases before", "phases"), name_column("inference", "inference"), mean_column("NLL", "nll", 3), mean_column("score", "score", 1),
+        name_column("phases before", "phases"), name_column("inference", "inference"),
+        mean_column("NLL", "nll", 3), mean_column("score", "score", 1),
         mean_column("prior entropy", "prior_entropy"), mean_column("prior gold", "prior_gold", 1),
         mean_column("posterior gold", "posterior_gold", 1), mean_column("network gold", "inference_gold", 1),
         mean_column("minutes", "minutes", 1), name_column("seeds", "seeds"),
