@@ -16,7 +16,6 @@ mutated.
 import argparse
 import gc
 import hashlib
-import importlib
 import inspect
 import json
 import os
@@ -40,6 +39,7 @@ from benchmarks.mutation import Mutant, mutants
 PACKAGE = Path("src/latentalign")
 QUICK = 1.5  # seconds of a test
 SECONDS = 60  # of the processor; more is taken for a mutant that hangs
+SLOW = "*on_devices.py"  # the same once more on other devices
 NOT_CHANGED = 77  # exit code: the mutant's code could not be put in
 
 
@@ -187,14 +187,22 @@ class Judge:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         tests = Tests(session, self.results.path.with_suffix(".tests.jsonl")).entering()
+        functions = _functions_by_file()
+        gc.freeze()  # else every process would walk through all that is imported, again and again
         for target, mutant in self.chosen:
             if time.monotonic() > self.until:
                 break
-            self.results.add(target, mutant, _fate(session, target, mutant, tests))
+            self.results.add(target, mutant, _fate(session, target, mutant, tests, functions))
         return True
 
 
-def _fate(session: pytest.Session, target: str, mutant: Mutant, tests: dict[str, list[pytest.Item]]) -> str:
+def _fate(
+    session: pytest.Session,
+    target: str,
+    mutant: Mutant,
+    tests: dict[str, list[pytest.Item]],
+    functions: dict[str, list[FunctionType]],
+) -> str:
     items = tests.get(f"{target}:{mutant.function}", [])
     if not items:
         return "not entered"
@@ -205,7 +213,7 @@ def _fate(session: pytest.Session, target: str, mutant: Mutant, tests: dict[str,
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        if not _change_functions(_module_name(target), mutant):
+        if not _change_functions(functions[str((PACKAGE / target).resolve())], mutant):
             return NOT_CHANGED
         return 0 if _passes(session, items) else 1
 
@@ -218,23 +226,25 @@ def _fate(session: pytest.Session, target: str, mutant: Mutant, tests: dict[str,
     return fates.get(_fork(child), "killed")
 
 
-def _module_name(target: str) -> str:
-    return "latentalign." + target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def _functions_by_file() -> dict[str, list[FunctionType]]:
+    found: dict[str, list[FunctionType]] = defaultdict(list)
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType:
+            found[thing.__code__.co_filename].append(thing)
+    return found
 
 
-def _change_functions(module: str, mutant: Mutant) -> bool:
+def _change_functions(functions: list[FunctionType], mutant: Mutant) -> bool:
     """Put the mutant's code into every function that was made of the code it changes; whether there was one."""
-    path = importlib.import_module(module).__file__
-    assert path is not None
+    path = functions[0].__code__.co_filename
     old, new = (_functions(compile(tree, path, "exec")) for tree in (mutant.original(), mutant.tree()))
     changed = {name: code for name, code in new.items() if code != old[name]}
     found = False
-    for thing in gc.get_objects():
-        if type(thing) is FunctionType and thing.__code__.co_filename == path:
-            code = changed.get(thing.__code__.co_qualname)
-            if code is not None and len(code.co_freevars) == len(thing.__code__.co_freevars):
-                thing.__code__ = code
-                found = True
+    for function in functions:
+        code = changed.get(function.__code__.co_qualname)
+        if code is not None and len(code.co_freevars) == len(function.__code__.co_freevars):
+            function.__code__ = code
+            found = True
     return found
 
 
@@ -326,8 +336,9 @@ def judge_part(name: str, options: argparse.Namespace, until: float) -> int:
         return 0
     # torch may have been imported before pytest could look at it; a busy machine is no reason for a timeout
     warnings = "ignore::pytest.PytestAssertRewriteWarning"
-    arguments = ["-q", "--timeout", "0", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-W", warnings]
-    return int(pytest.main([*arguments, *PARTS[name].tests], plugins=[Judge(chosen, results, until)]))
+    plugins = ["-p", "no:cacheprovider", "-p", "no:faulthandler"]
+    arguments = ["-q", "--timeout", "0", "--ignore-glob", SLOW, *plugins, "-W", warnings, *PARTS[name].tests]
+    return int(pytest.main(arguments, plugins=[Judge(chosen, results, until)]))
 
 
 def _is_wanted(target: str, only: list[str]) -> bool:

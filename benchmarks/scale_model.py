@@ -18,9 +18,8 @@ class Assumptions:
     vocabulary: int = 32_000
     length: int = 29  # of source and target in the measured batches
     gpu_tflops: float = 12.0  # sustained in LSTM training, fp32/TF32, of a data-centre GPU
-    gpu_position: float = (
-        4e-4  # seconds a decoder position takes at least, both ways: some 50 kernels of 8 µs
-    )
+    # seconds a decoder position takes at least, both ways: some 50 kernels of 8 µs
+    gpu_position: float = 4e-4
     overlap: float = 0.5  # of the all-reduce that hides behind the backward pass
     latency: float = 30e-6  # seconds a message
 

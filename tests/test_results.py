@@ -83,9 +83,8 @@ def test_a_recipe_that_has_changed_is_noticed(tmp_path: Path) -> None:
     write_result(tmp_path)
     (found,) = check_results(tmp_path)
     assert found.is_current
-    write_result(
-        tmp_path, settings=["training.learning_rate=0.5", "seed=9"]
-    )  # as if the recipe said so today
+    # as if the recipe said so today
+    write_result(tmp_path, settings=["training.learning_rate=0.5", "seed=9"])
     (found,) = check_results(tmp_path)
     assert [line.split(":")[0] for line in found.differs] == ["training.learning_rate"]
     write_result(tmp_path, fingerprint="0" * 16)

@@ -11,13 +11,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentalign.alignment.attention import LatentAttention
+    from latentalign.training.trained import Trained
     from latentalign.training.trained_aligner import TrainedAligner, load
     from latentalign.training.trained_ensemble import Ensemble
     from latentalign.training.trained_run import Run, train
     from latentalign.wordalign.aligner import Aligner
 
 __version__ = "0.1.0"
-__all__ = ["Aligner", "Ensemble", "LatentAttention", "Run", "TrainedAligner", "__version__", "load", "train"]
+__all__ = [
+    "Aligner",
+    "Ensemble",
+    "LatentAttention",
+    "Run",
+    "Trained",
+    "TrainedAligner",
+    "__version__",
+    "load",
+    "train",
+]
 
 # name -> where it is defined. It is imported on first use, so that `latentalign --help` needs no torch.
 _PUBLIC = {
@@ -25,6 +36,7 @@ _PUBLIC = {
     "Ensemble": "latentalign.training.trained_ensemble",
     "LatentAttention": "latentalign.alignment.attention",
     "Run": "latentalign.training.trained_run",
+    "Trained": "latentalign.training.trained",
     "TrainedAligner": "latentalign.training.trained_aligner",
     "load": "latentalign.training.trained_aligner",
     "train": "latentalign.training.trained_run",

@@ -1,8 +1,8 @@
 """What a task is to the rest of the package.
 
 A task is a class derived from `Task` and from one class for each further thing it can do (`CanTranslate`, `CanAlign`,
-`CanAnswer`, `CanConvert`). Its module ends with `TASK: Task = TheTask()`: there the type checker sees that nothing is
-missing. Whoever trains or uses a run never knows which task it is.
+`CanAnswer`, `CanAnswerFromImages`, `CanConvert`). Its module ends with `TASK: Task = TheTask()`: there the type
+checker sees that nothing is missing. Whoever trains or uses a run never knows which task it is.
 """
 
 from abc import ABC, abstractmethod
@@ -193,6 +193,12 @@ class CanAnswer(Ability):
         generator: torch.Generator | None = None,
     ) -> dict[str, Any]:
         """`{"question", "answers": [{"answer", "probability"}], "evidence": [{"text", "prior", "posterior"?}]}`."""
+
+
+class CanAnswerFromImages(CanAnswer):
+    """Questions about pictures: a request has `features`, a folder of region features, and `image`, a number."""
+
+    verb = "answer questions about pictures"
 
 
 class CanConvert(Ability):

@@ -14,6 +14,7 @@ from latentalign.alignment import (
     ShapeError,
     SoftmaxHead,
 )
+from latentalign.alignment.likelihoods.heads import ChunkedHead
 from tests.alignment.layer import OBJECTIVES, PREDICTORS, Example, assert_same, attention
 
 # ------------------------------------------------------------------------------------- outputs that do not count
@@ -149,6 +150,7 @@ def test_chunks_are_of_nearly_one_size_and_find_the_width_by_themselves() -> Non
     assert evaluate(2**22, 64) == [64, 320]  # not 64, 64, …
     assert evaluate(2**16 * 10, 7) == [9, 33]  # not 10 and a rest that could be a single pair
     assert evaluate(60, 4) == [1, 8, 8, 7]
+    assert list(ChunkedHead(head).chunks(0)) == [slice(0, 0)]
 
 
 class Counts(nn.Module):

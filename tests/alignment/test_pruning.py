@@ -19,6 +19,7 @@ from latentalign.alignment import (
     Wake,
     exact_posterior,
 )
+from latentalign.alignment.latents.pruning import CANDIDATES, joint_upper_bound
 from latentalign.alignment.learning.marginal import exact_marginal
 from tests import oracles
 from tests.alignment import problems
@@ -133,6 +134,51 @@ def test_positions_that_were_not_evaluated_are_estimated_from_those_that_were(se
         cut = [value / sum(cut) for value in cut]
         off, off_by_cutting = off + math.dist(estimated, exact), off_by_cutting + math.dist(cut, exact)
     assert off < off_by_cutting
+
+
+class Bounded(TableLikelihood):
+    """Knows a bound of its own at every position."""
+
+    def __init__(self, table: Tensor, bound: Tensor, *, is_probability: bool) -> None:
+        super().__init__(table)
+        self.bound, self._is_probability = bound, is_probability
+
+    @property
+    def is_probability(self) -> bool:
+        return self._is_probability
+
+    def upper_bound(self, positions: Tensor) -> Tensor:
+        return self.bound.gather(-1, positions)
+
+
+@pytest.mark.parametrize("is_probability", [True, False])
+def test_bounds_are_asked_for_the_likeliest_positions_alone(is_probability: bool) -> None:
+    """Elsewhere f ≤ 1 is all that is known of a probability, nothing of a density; p = 0 stays impossible."""
+    generator = torch.Generator().manual_seed(1)
+    size = CANDIDATES + 6
+    scores = torch.randn(1, 2, size, generator=generator, dtype=torch.float64)
+    scores[0, 1, :3] = -torch.inf
+    log_prior = scores.log_softmax(dim=-1)
+    bound = -torch.rand(1, 2, size, generator=generator, dtype=torch.float64)
+    likelihood = Bounded(bound, bound, is_probability=is_probability)
+    found = joint_upper_bound(log_prior, likelihood)
+    for step in range(2):
+        p, known = log_prior[0, step].tolist(), bound[0, step].tolist()
+        likeliest = sorted(range(size), key=lambda position: -p[position])[:CANDIDATES]
+        unknown = 0.0 if is_probability else math.inf
+        expected = [
+            -math.inf if p[i] == -math.inf else p[i] + (known[i] if i in likeliest else unknown)
+            for i in range(size)
+        ]
+        assert found[0, step].tolist() == pytest.approx(expected)
+
+
+def test_an_output_that_no_position_can_give_drops_nothing() -> None:
+    prior = Categorical.from_scores(torch.zeros(1, 1, 3, dtype=torch.float64))
+    likelihood = TableLikelihood(torch.full((1, 1, 3), -torch.inf, dtype=torch.float64))
+    found = exact_marginal(prior, likelihood, prune=0.01)
+    assert found.value.item() == -math.inf
+    assert found.dropped.item() == 0
 
 
 def test_the_likeliest_position_is_kept_however_much_is_pruned() -> None:

@@ -32,6 +32,10 @@ def test_runs_of_different_models_translate_together(folder):
     assert isinstance(run, la.Ensemble)
     texts = [one.text for one in run.translate(SENTENCES[:1], beam=2)]
     assert len(texts) == 1
+    with pytest.raises(UserError, match=r"one, .*two: an ensemble, which has no links of its own"):
+        run.translate(SENTENCES[:1], alignments=True)
+    with pytest.raises(UserError, match="an ensemble, which does not align"):
+        run.align([(SENTENCES[0], TARGETS[0])])
 
 
 def test_the_likelihood_is_that_of_the_mean(folder):

@@ -67,4 +67,4 @@ def test_what_needs_a_translator_is_refused(site, path, body, parts):
 def test_a_server_of_aligners_alone(aligner_folder):
     with serving(build_app(load_runs([aligner_folder]))) as site:
         assert site.asked("api/align", pairs=PAIRS)["run"] == "aligner"
-        assert_refused(site.post("api/translate", sentences=["ja"]), 422, "no run of task translation")
+        assert_refused(site.post("api/translate", sentences=["ja"]), 422, "no run that can translate")

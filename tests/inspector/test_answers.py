@@ -8,6 +8,7 @@ import pytest
 from latentalign.inspector.app import build_app
 from latentalign.inspector.images import find_pictures
 from latentalign.inspector.runs import load_runs
+from latentalign.task import CanAnswer
 from tests.cli.command import latentalign
 from tests.inspector.serving import assert_refused, serving
 
@@ -26,7 +27,7 @@ def asked(site):
 
 
 def known_answer(asked, task):
-    assets = asked.service.runs.find(None, tasks=(task,)).run.assets
+    assets = asked.service.runs.find(task, CanAnswer).run.assets
     found = assets.vocabulary.answers if task == "memory" else assets.answers.answers
     return next(answer for answer in found if answer.isalpha())
 

@@ -124,9 +124,8 @@ def test_more_requests_at_once_than_allowed_are_refused(limited):
     blocked.wait_for(1)
     refused = httpx.get(f"{site.address}api/runs", timeout=PATIENCE)
     assert_refused(refused, 503, "1 requests")
-    assert (
-        httpx.get(f"{site.address}healthz", timeout=PATIENCE).status_code == 200
-    )  # which must always answer
+    # which must always answer
+    assert httpx.get(f"{site.address}healthz", timeout=PATIENCE).status_code == 200
     assert refused.headers["Retry-After"] == "1"
     blocked.free.set()
     waiting.join(PATIENCE)

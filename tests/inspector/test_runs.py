@@ -7,6 +7,7 @@ import pytest
 from latentalign.errors import UserError
 from latentalign.inspector.limits import Refused
 from latentalign.inspector.runs import ServedRuns, load_runs, names_of
+from latentalign.task import CanAnswer, CanAnswerFromImages, CanTranslate
 
 
 @pytest.mark.parametrize(
@@ -25,17 +26,18 @@ def test_names_are_short_and_different(folders, names):
 
 
 def test_the_first_that_fits_is_the_default(runs):
-    assert runs.find(None, tasks=("translation",)).name == "variational"
-    assert runs.find(None, tasks=("vqa", "memory")).name == "memory"
-    with pytest.raises(Refused, match="no run of task vqa is served"):
-        ServedRuns([runs.find("soft", tasks=("translation",))]).find(None, tasks=("vqa",))
-    with pytest.raises(Refused, match="soft is a run of task translation"):
-        runs.find("soft", tasks=("memory",))
+    assert runs.find(None, CanTranslate).name == "variational"
+    assert runs.find(None, CanAnswer).name == "memory"
+    assert runs.find(None, CanAnswerFromImages).name == "vqa"
+    with pytest.raises(Refused, match="no run that can answer questions about pictures is served"):
+        ServedRuns([runs.find("soft", CanTranslate)]).find(None, CanAnswerFromImages)
+    with pytest.raises(Refused, match=r"soft is a run of task translation; expected one of memory, vqa$"):
+        runs.find("soft", CanAnswer)
 
 
 def test_a_long_wrong_name_is_not_given_back_whole(runs):
     with pytest.raises(Refused) as caught:
-        runs.find("x" * 1000, tasks=("translation",))
+        runs.find("x" * 1000, CanTranslate)
     assert len(caught.value.detail) < 200
 
 

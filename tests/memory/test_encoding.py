@@ -75,6 +75,5 @@ def test_noise_makes_facts_older_only_while_training() -> None:
     assert bool((noisy[:, :-1] > noisy[:, 1:]).logical_or(noisy[:, :-1] == 5).all())  # the order stays
     temporal.eval()
     assert torch.equal(temporal.ages(age), age)
-    assert torch.equal(
-        temporal.ages(age + 10), torch.full_like(age, 5)
-    )  # older than the table: its oldest row
+    # older than the table: its oldest row
+    assert torch.equal(temporal.ages(age + 10), torch.full_like(age, 5))

@@ -228,5 +228,12 @@ def test_an_aligner_comes_through_the_same_door(tmp_path: Path) -> None:
     every = loaded.align(PAIRS, threshold=0.0)[0].links
     assert len(every) == 4 * 4
     assert loaded.score(PAIRS) == [one.score for one in expected]
+    assert loaded.device == torch.device("cpu")
+    with pytest.raises(UserError, match=r"aligner: an aligner, which does not translate; load a run"):
+        loaded.translate(["ein hund"])
+    with pytest.raises(UserError, match="leave by and path to translation runs"):
+        loaded.align(PAIRS, by="prior")
+    with pytest.raises(UserError, match="leave inference to translation runs"):
+        loaded.score(PAIRS, inference="exact")
     for command in (("evaluate", "--source", "x", "--target", "y"), ("translate", "--input", __file__)):
         assert_mistake(latentalign(command[0], tmp_path / "aligner", *command[1:]), "found an aligner")

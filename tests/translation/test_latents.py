@@ -72,9 +72,8 @@ def test_a_batch_gives_what_its_sentences_give_alone(changes: dict) -> None:
 def test_padding_changes_neither_value_nor_gradient(changes: dict) -> None:
     model = model_with(**changes)
     reached = check_padding(model, losses)
-    assert reached == [
-        name for name, _ in model.named_parameters()
-    ]  # the bound has a gradient in every weight
+    # the bound has a gradient in every weight
+    assert reached == [name for name, _ in model.named_parameters()]
 
 
 @pytest.mark.parametrize("changes", VARIANTS)

@@ -37,9 +37,8 @@ class AttentionOutput:
     # scalar, nats an output that counts, to be minimised; where targets were given
     loss: Tensor | None = None
     bound: Bound | None = None  # in training: the objective's parts, [B,T]
-    log_probs: Tensor | None = (
-        None  # [B,T,V], in evaluation: the predictive distribution of a head with logits
-    )
+    # [B,T,V], in evaluation: the predictive distribution of a head with logits
+    log_probs: Tensor | None = None
 
 
 class LatentAttention(nn.Module):

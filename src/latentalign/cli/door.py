@@ -104,9 +104,8 @@ def explain(error: BaseException) -> str | None:
         return f"the input is nested too deeply ({text})"
     if isinstance(error, UnicodeError):
         return f"text that cannot be written or read ({text}); expected UTF-8"
-    if isinstance(error, ArithmeticError) and isinstance(
-        error, ValueError
-    ):  # the core's own, without importing it
+    # the core's own, without importing it
+    if isinstance(error, ArithmeticError) and isinstance(error, ValueError):
         return f"the model's numbers are not finite: {text}; its weights or inputs are too large, train once more"
     if isinstance(error, ValueError | OverflowError):
         return f"{text} ({DEBUG}=1 shows where)"

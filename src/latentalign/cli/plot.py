@@ -40,9 +40,9 @@ def plot(
     assert source is not None
     if not source.split() or (target is not None and not target.split()):
         raise UserError("plot: expected at least one word in --source and in --target, got an empty sentence")
-    from latentalign.training.trained_aligner import TrainedAligner, load
+    from latentalign.training.trained_aligner import TrainedAligner, load_one
 
-    loaded = load(run, device=device)
+    loaded = load_one(run, device=device)
     if isinstance(loaded, TrainedAligner):
         if target is None:
             raise UserError(f"plot: {run} is an aligner, which does not translate; give --target, too")
@@ -52,9 +52,8 @@ def plot(
     _draw(panels, words, links, output)
 
 
-Panels = tuple[
-    dict[str, "np.ndarray"], tuple[list[str], list[str]]
-]  # matrices by name; source and target words
+# matrices by name; source and target words
+Panels = tuple[dict[str, "np.ndarray"], tuple[list[str], list[str]]]
 
 
 def _panels_of_run(run: "Run", source: str, target: str | None) -> Panels:

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-abstract"
 """Questions to VQA and memory runs, by the tasks' own `answer`."""
 
 from typing import Any
@@ -6,6 +7,7 @@ from latentalign.errors import UserError
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.runs import ServedRun
 from latentalign.inspector.schemas import AnswerRequest, AnswerResponse, Evidence
+from latentalign.task import CanAnswerFromImages
 
 
 def request_of(served: ServedRun, request: AnswerRequest) -> dict[str, Any]:
@@ -13,13 +15,15 @@ def request_of(served: ServedRun, request: AnswerRequest) -> dict[str, Any]:
     asked: dict[str, Any] = {"question": request.question}
     if request.answer:
         asked["answer"] = request.answer
-    if served.task == "memory":
+    if not served.can(CanAnswerFromImages):
         if request.image is not None:
-            raise Refused(UNPROCESSABLE, "image: means nothing to a memory run; it takes a story")
+            raise Refused(UNPROCESSABLE, f"image: means nothing to a {served.task} run; it takes a story")
         asked["story"] = [line for text in request.story or [] for line in text.splitlines()]
         return asked
     if request.story is not None:
-        raise Refused(UNPROCESSABLE, "story: means nothing to a VQA run; it takes the number of an image")
+        raise Refused(
+            UNPROCESSABLE, f"story: means nothing to a {served.task} run; it takes the number of an image"
+        )
     images = served.images
     if images is None:
         raise Refused(

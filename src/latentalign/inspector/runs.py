@@ -1,9 +1,10 @@
+# mypy: disable-error-code="type-abstract"
 """Runs as the server holds them: loaded once at the start, found by name and never by a path."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
@@ -14,25 +15,26 @@ from latentalign.inspector.images import ServedImages, find_images
 from latentalign.inspector.limits import UNPROCESSABLE, Refused
 from latentalign.inspector.pair_results import LinksAsked
 from latentalign.inspector.schemas import AlignResult, By, RunInfo, ScoreResult
+from latentalign.task import Ability, CanAlign, CanAnswer, CanAnswerFromImages, CanTranslate
 from latentalign.text.parallel import Pair
-from latentalign.training.trained_aligner import TrainedAligner, load
+from latentalign.training.trained_aligner import TrainedAligner, load_one
 from latentalign.training.trained_run import Run
 from latentalign.translation.align import TranslationAligner
 from latentalign.wordalign.aligner import Aligner
 
-TASKS = ("translation", "vqa", "memory")
+SERVED: tuple[type[Ability], ...] = (
+    CanTranslate,
+    CanAlign,
+    CanAnswer,
+)  # a run that has one of these can be served
 Side = Literal["source", "target"]
 CACHED_WORDS = 50_000  # a server reads whatever it is sent: its memory must not grow with it
 
 
-@dataclass(frozen=True)
-class ServedRun:
-    """A run, its name here, and what there is to say about it."""
+class Served:
+    """What there is to say about a run or an aligner."""
 
-    run: Run
     info: RunInfo
-    relaxed: bool = False
-    images: ServedImages | None = None
 
     @property
     def name(self) -> str:
@@ -41,6 +43,23 @@ class ServedRun:
     @property
     def task(self) -> str:
         return self.info.task
+
+
+@dataclass(frozen=True)
+class ServedRun(Served):
+    """A run, its name here, and what there is to say about it."""
+
+    run: Run
+    info: RunInfo
+    relaxed: bool = False
+    images: ServedImages | None = None
+
+    def can(self, ability: type[Ability]) -> bool:
+        return isinstance(self.run.task, ability)
+
+    @property
+    def kind(self) -> str:
+        return f"a run of task {self.task}"
 
     @property
     def module(self) -> nn.Module | None:
@@ -64,21 +83,17 @@ class ServedRun:
 
 
 @dataclass(frozen=True)
-class ServedAligner:
+class ServedAligner(Served):
     """An aligner, its name here, and what there is to say about it: it aligns and scores, and nothing else."""
 
     aligner: Aligner
     info: RunInfo
     relaxed: bool = False
     module: nn.Module | None = None
+    kind: ClassVar[str] = "an aligner"
 
-    @property
-    def name(self) -> str:
-        return self.info.name
-
-    @property
-    def task(self) -> str:
-        return self.info.task
+    def can(self, ability: type[Ability]) -> bool:
+        return ability is CanAlign
 
     def choose_links(self, by: str | None) -> str:
         if by not in (None, "posterior"):
@@ -106,31 +121,30 @@ class ServedRuns:
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._by_name.values())
 
-    def find(self, name: str | None, *, tasks: tuple[str, ...]) -> ServedRun:
-        """The run of that name, or the first of these tasks; a client's mistake is refused."""
-        found: ServedRun = self._find(name, tasks)
+    def find(self, name: str | None, ability: type[Ability]) -> ServedRun:
+        """The run of that name, or the first with this ability; a client's mistake is refused."""
+        found: ServedRun = self._find(name, ability)
         return found
 
     def find_aligning(self, name: str | None) -> ServedRun | ServedAligner:
         """The run or aligner of that name, or the first that aligns."""
-        found: ServedRun | ServedAligner = self._find(name, ("translation", "aligner"))
+        found: ServedRun | ServedAligner = self._find(name, CanAlign)
         return found
 
-    def _find(self, name: str | None, tasks: tuple[str, ...]) -> Any:
-        fitting = [one for one in self if one.task in tasks]
-        known = ", ".join(one.name for one in fitting) or "none of its task"
+    def _find(self, name: str | None, ability: type[Ability]) -> Any:
+        fitting = [one for one in self if one.can(ability)]
+        known = ", ".join(one.name for one in fitting) or f"none, as no run here can {ability.verb}"
         if name is None:
             if not fitting:
-                raise Refused(UNPROCESSABLE, f"run: no run of task {' or '.join(tasks)} is served here")
+                raise Refused(UNPROCESSABLE, f"run: no run that can {ability.verb} is served here")
             return fitting[0]
         found = self._by_name.get(name)
         if found is None:
             raise Refused(
                 UNPROCESSABLE, f"run: expected one of {known}, received {_shorten(name)}; see GET /api/runs"
             )
-        if found.task not in tasks:
-            kind = "an aligner" if found.task == "aligner" else f"a run of task {found.task}"
-            raise Refused(UNPROCESSABLE, f"run: {found.name} is {kind}; expected one of {known}")
+        if not found.can(ability):
+            raise Refused(UNPROCESSABLE, f"run: {found.name} is {found.kind}; expected one of {known}")
         return found
 
 
@@ -148,17 +162,16 @@ def load_runs(
     for given, option in ((features, "--features"), (images, "--images")):
         if given is not None:
             require_folder(given, f"a folder for {option}")
-    loaded = [load(folder, device=device) for folder in folders]
-    has_images = any(isinstance(run, Run) and run.task.name == "vqa" for run in loaded)
-    if not has_images and (features is not None or images is not None):
+    loaded = [load_one(folder, device=device) for folder in folders]
+    has_images = [isinstance(run, Run) and isinstance(run.task, CanAnswerFromImages) for run in loaded]
+    if not any(has_images) and (features is not None or images is not None):
         raise UserError("--features and --images: only VQA runs have pictures, and none of these is one")
     served: list[ServedRun | ServedAligner] = []
-    for run, name in zip(loaded, names_of(folders), strict=True):
+    for run, name, has in zip(loaded, names_of(folders), has_images, strict=True):
         if isinstance(run, TrainedAligner):
             served.append(_serve_aligner(run.aligner, name))
             continue
-        found = find_images(run, features, images) if run.task.name == "vqa" else None
-        served.append(_serve(run, name, found))
+        served.append(_serve(run, name, find_images(run, features, images) if has else None))
     return ServedRuns(served)
 
 
@@ -182,15 +195,13 @@ def names_of(folders: Sequence[Path]) -> list[str]:
 
 
 def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
-    task = run.task.name
-    if task not in TASKS:
-        raise UserError(
-            f"{run.folder}: a run of task {task} has nothing to inspect; expected {', '.join(TASKS)}"
-        )
+    if not isinstance(run.task, SERVED):
+        verbs = ", ".join(ability.verb for ability in SERVED)
+        raise UserError(f"{run} has nothing to inspect; expected one that can do one of these: {verbs}")
     relaxed = False
     by: list[By] = []
     inference = "exact"
-    if task == "translation":
+    if isinstance(run.task, CanAlign):
         for tokenizer in (run.assets.source, run.assets.target):
             tokenizer.cache_limit = CACHED_WORDS
         aligner = run.aligner()
@@ -199,7 +210,7 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
         inference = run.natural_inference
     info = RunInfo(
         name=name,
-        task=task,
+        task=run.task.name,
         objective=run.schedule.last.name,
         inference=inference,
         inferences=["sample", "soft"] if relaxed else ["exact", "kmax", "sample", "soft"],

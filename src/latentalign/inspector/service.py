@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-abstract"
 """Where requests are checked, queued, computed and answered."""
 
 import asyncio
@@ -34,6 +35,7 @@ from latentalign.inspector.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
+from latentalign.task import CanAnswer, CanAnswerFromImages, CanTranslate
 from latentalign.translation.beam.search import SearchOptions
 
 LOG = logging.getLogger("latentalign.inspector")
@@ -62,7 +64,7 @@ class InspectorService:
         return Health(status="ok", computing=self.batcher.computing, waiting=self.batcher.waiting)
 
     async def translate(self, request: TranslateRequest) -> TranslateResponse:
-        served = self.runs.find(request.run, tasks=("translation",))
+        served = self.runs.find(request.run, CanTranslate)
         self.limits.check_texts("sentences", request.sentences)
         self.limits.check_number("beam", request.beam, "beam")
         if request.inference is not None:
@@ -126,7 +128,7 @@ class InspectorService:
         return ScoreResponse(run=served.name, inference=request.inference, results=results)
 
     async def next(self, request: NextRequest) -> NextResponse:
-        served = self.runs.find(request.run, tasks=("translation",))
+        served = self.runs.find(request.run, CanTranslate)
         self.limits.check_number("top", request.top, "top")
         predictors = [(text, self._predictor(served, text)) for text in request.inferences]
         pairs = self._pairs(served, [Pair(source=request.source, target=request.prefix)])
@@ -151,7 +153,7 @@ class InspectorService:
         return result
 
     async def answer(self, request: AnswerRequest) -> AnswerResponse:
-        served = self.runs.find(request.run, tasks=("vqa", "memory"))
+        served = self.runs.find(request.run, CanAnswer)
         self.limits.check_number("top", request.top, "top")
         self.limits.check_texts("question", [request.question, request.answer or ""])
         self.limits.check_texts("story", request.story or [])
@@ -167,7 +169,7 @@ class InspectorService:
 
     def picture(self, run: str | None, image: int) -> tuple[bytes, str]:
         """The picture of an image and its type."""
-        served = self.runs.find(run, tasks=("vqa",))
+        served = self.runs.find(run, CanAnswerFromImages)
         found = None if served.images is None else served.images.picture(image)
         if found is None:
             raise Refused(404, f"image: no picture of image {image} is served here")

@@ -195,9 +195,8 @@ class StoryDataset:
         depth = max(1, *(len(example.support) for example in examples))
         support = torch.tensor([(*e.support, *[-1] * (depth - len(e.support))) for e in examples])
         supporting = torch.zeros(len(examples), int(counts.max()) + 1, dtype=torch.bool)
-        supporting.scatter_(
-            1, support.where(support >= 0, supporting.shape[1] - 1), True
-        )  # the spare column: none
+        # the spare column: none
+        supporting.scatter_(1, support.where(support >= 0, supporting.shape[1] - 1), True)
         return MemoryBatch(
             sentences=self.table[chosen, :longest],
             mask=mask,

@@ -14,6 +14,7 @@ from latentalign.errors import UserError
 from latentalign.task import CanTranslate
 from latentalign.training.loop.evaluation import Progress
 from latentalign.training.loop.randomness import derive_seed
+from latentalign.training.trained import Trained
 from latentalign.training.trained_run import Run, score_outputs
 from latentalign.training.trained_run import load as load_run
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Trained):
     """Runs of one vocabulary. Every run predicts as it was trained to, unless an `inference` is named for all.
 
     Example:
@@ -47,6 +48,13 @@ class Ensemble:
                         f"({len(other)}); expected runs trained on the same data by the same tokenizer"
                     )
 
+    @property
+    def device(self) -> torch.device:
+        return self.runs[0].device
+
+    def __str__(self) -> str:
+        return f"{', '.join(str(run.folder) for run in self.runs)}: an ensemble"
+
     def able(self, ability: type[Any]) -> Any:
         """The task of all runs, if it has this ability."""
         return self.runs[0].able(ability)
@@ -69,9 +77,17 @@ class Ensemble:
         return found
 
     def translate(
-        self, lines: Sequence[str], *, beam: int = 10, inference: str | None = None, seed: int = 0
+        self,
+        lines: Sequence[str],
+        *,
+        beam: int = 10,
+        inference: str | None = None,
+        alignments: bool = False,
+        seed: int = 0,
     ) -> "list[Translation]":
-        """The best translation of every line."""
+        """The best translation of every line; links are to be had of an aligner."""
+        if alignments:
+            raise UserError(f"{self}, which has no links of its own; align its translations with an aligner")
         found = self.translator(inference=inference, seed=seed, beam=beam).translate(lines)
         return [best[0] for best in found]
 

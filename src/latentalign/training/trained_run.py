@@ -24,6 +24,7 @@ from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.run.config_file import load_config
 from latentalign.training.run.marker import read_marker, verify_parts
 from latentalign.training.run.weights import MODEL, load_weights
+from latentalign.training.trained import Trained
 from latentalign.wordalign.folder import is_aligner
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ Able = TypeVar("Able", bound=Ability)
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Trained):
     """A trained run, ready to use: its recipe, task, assets (tokenizers and the like) and model.
 
     Example (tests/training/test_trained_run.py runs it):
@@ -57,10 +58,13 @@ class Run:
         """Where the model computes."""
         return next(iter(self.model.parameters())).device
 
+    def __str__(self) -> str:
+        return f"{self.folder}: a run of task {self.task.name}"
+
     def able(self, ability: type[Able]) -> Able:
         """The run's task as one that has this ability; a run that has not is the user's mistake."""
         if not isinstance(self.task, ability):
-            raise UserError(f"{self.folder}: a run of task {self.task.name} does not {ability.verb}")
+            raise UserError(f"{self} does not {ability.verb}")
         return self.task
 
     def translator(

@@ -43,13 +43,11 @@ class PairAlignment:
     target_words: list[str]
     prior: np.ndarray  # p(z | x, y so far): what the translator looks at
     posterior: np.ndarray | None = None  # q(z | x, y) of the inference network
-    exact: np.ndarray | None = (
-        None  # p(z | x, y), by Bayes' rule from prior and likelihood; of a chain, smoothed
-    )
+    # p(z | x, y), by Bayes' rule from prior and likelihood; of a chain, smoothed
+    exact: np.ndarray | None = None
     filtered: np.ndarray | None = None  # of a chain, p(z | x, y so far and now); else `exact` is that
-    path: np.ndarray | None = (
-        None  # the likeliest alignment of the whole pair: the share of each word's pieces
-    )
+    # the likeliest alignment of the whole pair: the share of each word's pieces
+    path: np.ndarray | None = None
     score: float | None = None  # mean log p(y|x) per target piece
     too_long: bool = False  # for this aligner: no links
 

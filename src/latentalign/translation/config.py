@@ -59,9 +59,8 @@ class SideTokenizerConfig(TranslationSection):
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
     minimum_count: PositiveInt = 1  # whitespace, characters: rarer ones are unknown
     normal_form: Literal["NFC", "NFD", "NFKC", "NFKD"] = "NFC"  # characters: Unicode's, before they are cut
-    combine: bool = (
-        True  # characters: a combining character stays with its letter; false cuts at every code point
-    )
+    # characters: a combining character stays with its letter; false cuts at every code point
+    combine: bool = True
 
 
 class TokenizerConfig(SideTokenizerConfig):
@@ -192,18 +191,16 @@ class ModelConfig(TranslationSection):
     hidden_size: PositiveInt | None = None  # of tanh(A x + B x̃); the decoder's size unless given
     score: Literal["additive", "dot", "general"] = "additive"
     attention_size: PositiveInt = 256
-    alignment: str | dict[str, Any] = (
-        "categorical"  # or chain, dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
-    )
+    # or chain, dirichlet, logistic-normal, gaussian-context, {name: …, normalizer: …}
+    alignment: str | dict[str, Any] = "categorical"
     input_feeding: bool = False  # feed the expected context of a step into the next one
     initial_state: Literal["encoder", "zero"] = "encoder"  # where an LSTM as decoder starts
     dropout: Share = 0.3  # of word vectors, decoder outputs and between layers
     # Of the memory itself. A mixture averages this noise away over its positions, a single position keeps all of
     # it: what regularises soft attention punishes a sharp alignment.
     memory_dropout: Share = 0.0
-    uniform_init: Annotated[float, Field(gt=0.0)] | None = (
-        None  # ± this for every weight; torch's own if none
-    )
+    # ± this for every weight; torch's own if none
+    uniform_init: Annotated[float, Field(gt=0.0)] | None = None
     inference_network: InferenceNetworkConfig = InferenceNetworkConfig()
     external_posterior: ExternalPosteriorConfig | None = None
 

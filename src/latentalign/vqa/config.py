@@ -39,9 +39,8 @@ class VqaModelConfig(BaseModel):
     word_dim: int = Field(300, ge=1)
     word_vectors: Path | None = None  # pretrained, as text: a word and its numbers on every line
     question_dim: int = Field(512, ge=1)
-    region_dim: int | None = Field(
-        None, ge=1
-    )  # a learnt layer over the features; none: the features as they are
+    # a learnt layer over the features; none: the features as they are
+    region_dim: int | None = Field(None, ge=1)
     attention_dim: int = Field(512, ge=1)
     answer_hidden_dim: int = Field(1024, ge=1)
     posterior_answer_dim: int = Field(300, ge=1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.files import read_json, write_atomic
-from latentalign.task import CanAnswer, CanConvert, EvaluationOptions, Log, Task
+from latentalign.task import CanAnswerFromImages, CanConvert, EvaluationOptions, Log, Task
 from latentalign.vqa.answering import answer_question
 from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
@@ -52,7 +52,7 @@ class QuestionsToEvaluate(EvaluationOptions):
     split: Literal["train", "valid", "test"] = "test"
 
 
-class VqaTask(Task, CanAnswer, CanConvert):
+class VqaTask(Task, CanAnswerFromImages, CanConvert):
     """Visual question answering over region features."""
 
     name = "vqa"

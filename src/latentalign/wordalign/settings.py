@@ -22,16 +22,14 @@ class Settings(BaseModel):
 
     # words
     tokenise: bool = False  # by the built-in tokeniser; else by white space
-    longest_learnt: PositiveInt = (
-        100  # pairs with more words on a side are aligned, but nothing is learnt from them
-    )
+    # pairs with more words on a side are aligned, but nothing is learnt from them
+    longest_learnt: PositiveInt = 100
     longest: PositiveInt = 1000  # pairs with more words on a side are left without links, and counted
 
     # lexicon
     alpha: PositiveFloat = 0.001  # pseudo-count of every pair of words
-    affix_weight: NonNegativeFloat = (
-        3.0  # pseudo-counts that each kind of affix spreads over a word's translations
-    )
+    # pseudo-counts that each kind of affix spreads over a word's translations
+    affix_weight: NonNegativeFloat = 3.0
     affix_alpha: PositiveFloat = 0.01
     prefixes: tuple[PositiveInt, ...] = (4, 6)
     suffixes: tuple[PositiveInt, ...] = (5,)

@@ -104,9 +104,8 @@ def run_filter(given: Inputs, *, keep: int | None = None) -> Filtered:
         log_c, log_a, start_log_a, arrival = _step(given, t, log_a, start_log_a, keep)
         found.append((log_c, log_a, arrival, start_log_a))
     log_c, log_a, arrival, start_log_a = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
-    log_c = log_c.masked_fill(
-        ~given.steps, 0.0
-    )  # padding comes last: what the filter does there is of no account
+    # padding comes last: what the filter does there is of no account
+    log_c = log_c.masked_fill(~given.steps, 0.0)
     _check_evidence(log_c)
     return Filtered(log_c, log_a, arrival, None if null is None else start_log_a)
 
@@ -128,9 +127,8 @@ def _step(
         log_c = joint.logsumexp(dim=-1)
         return log_c, joint - log_c[:, None], torch.full_like(start_log_a, LOG_ZERO), arrival
     nowhere = null.log_f[:, t]
-    remembered = torch.logaddexp(
-        joint, log_a + logsigmoid(null.log_odds[:, t]) + nowhere[:, None]
-    )  # of position i
+    # of position i
+    remembered = torch.logaddexp(joint, log_a + logsigmoid(null.log_odds[:, t]) + nowhere[:, None])
     still = start_log_a + logsigmoid(null.start_log_odds[:, t]) + nowhere
     log_c = torch.logaddexp(remembered.logsumexp(dim=-1), still)
     return log_c, remembered - log_c[:, None], still - log_c, arrival

@@ -85,9 +85,8 @@ class MatrixTransitions(Transitions):
     @cached_property
     def _transposed(self) -> Tensor:
         assert self._factors is not None
-        return self._factors.transpose(
-            -1, -2
-        ).contiguous()  # a product with a view of it is many times slower
+        # a product with a view of it is many times slower
+        return self._factors.transpose(-1, -2).contiguous()
 
     def arrive(self, v: Tensor) -> Tensor:
         if self._factors is None:

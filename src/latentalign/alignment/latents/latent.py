@@ -151,9 +151,8 @@ class Marginalised:
 
     surrogate: Tensor  # [B,T], with a graph
     log_f: Tensor  # [B,T,S], detached, 0 where it was not evaluated
-    find_posterior: Callable[
-        [], "DiscreteLatent"
-    ]  # costs something: called once, and only if it is asked for
+    # costs something: called once, and only if it is asked for
+    find_posterior: Callable[[], "DiscreteLatent"]
     evaluated: Tensor | None = None  # [B,T,S] bool: where log f is known; None = on the support
     dropped: Tensor | None = None  # [B,T], a bound on the posterior probability whose gradient was left out
 

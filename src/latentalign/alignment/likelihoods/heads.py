@@ -64,15 +64,13 @@ class ChunkedHead(PairwiseHead):
 
         The size follows the width as soon as it is known. No pairs at all are one empty slice.
         """
-        if count == 0:
-            yield slice(0, 0)
-        start = 0
-        while start < count:
+        start, is_first = 0, True
+        while start < count or is_first:
             most = max(1, self.max_elements // (self.width or UNKNOWN_WIDTH))
-            pieces = -(-(count - start) // most)
+            pieces = max(1, -(-(count - start) // most))
             stop = start - (start - count) // pieces  # rounded up
             yield slice(start, stop)
-            start = stop
+            start, is_first = stop, False
 
     def log_prob(self, values: Tensor, queries: Tensor, rows: Rows, targets: Tensor) -> Tensor:
         def evaluate(value_rows: Tensor, query_rows: Tensor, targets: Tensor) -> Tensor:

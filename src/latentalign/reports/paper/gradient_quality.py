@@ -107,9 +107,8 @@ def _quality(
             squares[number] += float(vector @ vector)
             cosines[number] += float(torch.cosine_similarity(vector, exact[number], dim=0))
     for number, group in enumerate(item.parameters):
-        size = float(exact[number] @ exact[number]) or float(
-            "nan"
-        )  # a gradient of zero has no relative error
+        # a gradient of zero has no relative error
+        size = float(exact[number] @ exact[number]) or float("nan")
         mean = totals[number] / count
         variance = max((squares[number] - count * float(mean @ mean)) / max(count - 1, 1), 0.0)
         distance = mean - exact[number]

@@ -21,9 +21,8 @@ class SearchState:
     """Where hypotheses are: the decoder's state, and that of an alignment that remembers; N rows."""
 
     decoder: DecoderState
-    alignment: Filter | Unobserved | None = (
-        None  # None before the first word, and where steps are independent
-    )
+    # None before the first word, and where steps are independent
+    alignment: Filter | Unobserved | None = None
 
     def select(self, index: Tensor) -> "SearchState":
         """The rows at `index`, in that order."""

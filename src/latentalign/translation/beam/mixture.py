@@ -31,9 +31,8 @@ from latentalign.translation.data.tokenizer import NEVER
 
 CANDIDATES = 24  # words of a sentence whose sums are bounded
 ESTIMATE = 0.5  # of an upper bound: the error is then at most half of the bound
-LIKELY = (
-    0.25  # of the likeliest position's probability: positions with as much are evaluated in the first step
-)
+# of the likeliest position's probability: positions with as much are evaluated in the first step
+LIKELY = 0.25
 BOUNDED_TOGETHER = 32  # sentences whose upper bounds are computed at once
 # nats: a hypothesis further behind the best counts as no further, since its probability must not vanish
 FURTHEST_BEHIND = -60.0
@@ -44,9 +43,8 @@ class Mixture:
     """Σ_i p_i f_i as the search takes it, and what f(word) at one position needs once a word is chosen."""
 
     scores: Scores
-    log_normalizers: (
-        Tensor | None
-    )  # [A,W,K] of the softmax f, +inf where f was not evaluated; None unless asked for
+    # [A,W,K] of the softmax f, +inf where f was not evaluated; None unless asked for
+    log_normalizers: Tensor | None
 
 
 def mix_everywhere(

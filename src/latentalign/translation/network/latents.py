@@ -27,9 +27,8 @@ from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 from latentalign.alignment.registry import DISTRIBUTIONS, choose_part
 
-MINIMUM_SCALE = (
-    0.01  # of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞
-)
+# of a Gaussian context: without noise the bound would be that of soft attention, and its KL ∞
+MINIMUM_SCALE = 0.01
 TRANSITIONS = ("jump", "monotone")
 
 

@@ -129,9 +129,8 @@ class LinkChain:
         return Posterior(found.positions, found.log_evidence)
 
 
-Agreement = Callable[
-    [Tensor, Tensor], tuple[Tensor, Tensor]
-]  # posteriors of links [B,T,S] -> counts of links
+# posteriors of links [B,T,S] -> counts of links
+Agreement = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def separate(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
