@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentalign.alignment.attention import LatentAttention
-    from latentalign.training.trained import Trained
+    from latentalign.training.loaded import Loaded
     from latentalign.training.trained_aligner import TrainedAligner, load
     from latentalign.training.trained_ensemble import Ensemble
     from latentalign.training.trained_run import Run, train
@@ -22,8 +22,8 @@ __all__ = [
     "Aligner",
     "Ensemble",
     "LatentAttention",
+    "Loaded",
     "Run",
-    "Trained",
     "TrainedAligner",
     "__version__",
     "load",
@@ -36,7 +36,7 @@ _PUBLIC = {
     "Ensemble": "latentalign.training.trained_ensemble",
     "LatentAttention": "latentalign.alignment.attention",
     "Run": "latentalign.training.trained_run",
-    "Trained": "latentalign.training.trained",
+    "Loaded": "latentalign.training.loaded",
     "TrainedAligner": "latentalign.training.trained_aligner",
     "load": "latentalign.training.trained_aligner",
     "train": "latentalign.training.trained_run",

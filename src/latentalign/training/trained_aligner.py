@@ -9,7 +9,7 @@ import torch
 from latentalign.errors import UserError
 from latentalign.text.aligned_pair import AlignedPair
 from latentalign.text.parallel import Pair
-from latentalign.training.trained import Trained
+from latentalign.training.loaded import Loaded
 from latentalign.training.trained_ensemble import load_together
 from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
@@ -18,7 +18,7 @@ from latentalign.wordalign.folder import is_aligner
 
 
 @dataclass(frozen=True)
-class TrainedAligner(Trained):
+class TrainedAligner(Loaded):
     """What `load` gives for the folder of an aligner: `align` and `score` as a run has them."""
 
     folder: Path
@@ -67,7 +67,7 @@ class TrainedAligner(Trained):
         return [found.score for found in self.aligner.align(pairs)]
 
 
-def load(folder: str | Path | Sequence[str | Path], *, device: str | torch.device = "auto") -> Trained:
+def load(folder: str | Path | Sequence[str | Path], *, device: str | torch.device = "auto") -> Loaded:
     """A trained run of any task, or an aligner, from its folder alone; from a list of folders, runs that work together.
 
     `device` is auto (a GPU where there is one), cpu, cuda or mps; aligners compute on the CPU.

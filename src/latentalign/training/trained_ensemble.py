@@ -12,10 +12,10 @@ import torch
 
 from latentalign.errors import UserError
 from latentalign.task import CanTranslate
+from latentalign.training.loaded import Loaded
 from latentalign.training.loop.evaluation import Progress
 from latentalign.training.loop.randomness import derive_seed
-from latentalign.training.trained import Trained
-from latentalign.training.trained_run import Run, score_outputs
+from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ensemble(Trained):
+class Ensemble(Loaded):
     """Runs of one vocabulary. Every run predicts as it was trained to, unless an `inference` is named for all.
 
     Example:
@@ -91,29 +91,14 @@ class Ensemble(Trained):
         found = self.translator(inference=inference, seed=seed, beam=beam).translate(lines)
         return [best[0] for best in found]
 
-    def evaluate(
-        self,
-        *,
-        inference: str | None = None,
-        seed: int = 0,
-        bleu: bool = False,
-        errors: bool = False,
-        beam: int = 10,
-        progress: Progress = lambda done, total: None,
-        **data: Any,
-    ) -> dict[str, Any]:
-        """NLL of the mean distribution, the members' mean prior entropy, and scores of outputs as for a run."""
+    def _measure(
+        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+    ) -> tuple[dict[str, Any], str | None]:
+        """NLL of the mean distribution, and the members' mean prior entropy."""
         started = time.perf_counter()
         found = self._likelihood(inference, seed, progress, data)
-        scores = score_outputs(self, bleu=bleu, errors=errors, beam=beam, inference=inference, **data)
-        seconds = time.perf_counter() - started
-        return {
-            "task": self.runs[0].task.name,
-            "members": len(self.runs),
-            **found,
-            "seconds": seconds,
-            **scores,
-        }
+        about = {"task": self.runs[0].task.name, "members": len(self.runs)}
+        return {**about, **found, "seconds": time.perf_counter() - started}, inference
 
     @torch.no_grad()
     def _likelihood(

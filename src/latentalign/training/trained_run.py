@@ -12,6 +12,7 @@ from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.task import Ability, CanAlign, CanAnswer, CanTranslate, Dataset, Task
 from latentalign.training.devices import find_device
+from latentalign.training.loaded import Loaded
 from latentalign.training.loop.evaluation import (
     Progress,
     evaluate_model,
@@ -24,7 +25,6 @@ from latentalign.training.recipe.schedule import Schedule, schedule_of
 from latentalign.training.run.config_file import load_config
 from latentalign.training.run.marker import read_marker, verify_parts
 from latentalign.training.run.weights import MODEL, load_weights
-from latentalign.training.trained import Trained
 from latentalign.wordalign.folder import is_aligner
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Able = TypeVar("Able", bound=Ability)
 
 
 @dataclass(frozen=True)
-class Run(Trained):
+class Run(Loaded):
     """A trained run, ready to use: its recipe, task, assets (tokenizers and the like) and model.
 
     Example (tests/training/test_trained_run.py runs it):
@@ -179,26 +179,9 @@ class Run(Trained):
         """Data of the task: source= and target= (files) for translation, data= and split= for VQA and memory."""
         return self.task.dataset(self.assets, self.task.choose_data(**data))
 
-    def evaluate(
-        self,
-        *,
-        inference: str | None = None,
-        seed: int = 0,
-        bleu: bool = False,
-        errors: bool = False,
-        beam: int = 10,
-        progress: Progress = lambda done, total: None,
-        **data: Any,
-    ) -> dict[str, Any]:
-        """NLL, perplexity, bound, KL, entropy and the task's own measures on data of the task (see `dataset`).
-
-        With `bleu` a translation run also translates, and BLEU and chrF are given. With `errors` the likeliest output
-        is searched, and the share of words and of phones in it that are wrong is given, in percent.
-        """
-        if inference is not None:
-            find_predictor(inference)  # a mistake in it is told before the data are read
-        if bleu or errors:
-            self.able(CanTranslate)
+    def _measure(
+        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+    ) -> tuple[dict[str, Any], str]:
         dataset = self.dataset(**data)
         if not len(dataset):
             raise UserError("evaluate: the data hold no examples; expected at least one")
@@ -215,11 +198,7 @@ class Run(Trained):
             with_posterior=self.schedule.needs_posterior,
             progress=progress,
         )
-        found = {"task": self.task.name, **results}
-        return {
-            **found,
-            **score_outputs(self, bleu=bleu, errors=errors, beam=beam, inference=inference, **data),
-        }
+        return {"task": self.task.name, **results}, inference
 
     @property
     def natural_inference(self) -> str:
@@ -237,28 +216,6 @@ class Run(Trained):
                 f"try {self.natural_inference}"
             )
         return predictor
-
-
-def score_outputs(
-    run: Any, *, bleu: bool, errors: bool, beam: int, inference: str | None, **data: Any
-) -> dict[str, Any]:
-    """What `evaluate` says of the outputs that a run (or several together) searches for the sources of these data."""
-    from latentalign.translation.bleu import score_texts
-    from latentalign.translation.errors import error_rates
-
-    if not bleu and not errors:
-        return {}
-    task = run.able(CanTranslate)
-    sources, references = zip(*task.pairs(task.choose_data(**data)), strict=True)
-
-    def outputs(**search: Any) -> list[str]:
-        translator = run.translator(inference=inference, beam=beam, **search)
-        return [found[0].text for found in translator.translate(sources)]
-
-    scores = score_texts(outputs(), references) if bleu else {}
-    # the likeliest output: penalties on lengths are there for translations
-    rates = error_rates(outputs(length_penalty=0.0, eos_penalty=0.0), references) if errors else {}
-    return {**scores, **rates}
 
 
 def load(folder: str | Path, *, device: str | torch.device = "auto") -> Run:
