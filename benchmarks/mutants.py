@@ -128,9 +128,9 @@ class Tests:
                 enters: set[str] = set()
                 start = time.process_time()
                 sys.setprofile(_note_calls(enters))
-                passed = _passes(self.session, [item])
+                failing = _first_failing(self.session, [item])
                 sys.setprofile(None)
-                if not passed:
+                if failing is not None:
                     print(f"fails: {item.nodeid}", file=sys.stderr)
                     return 1
                 seconds = round(time.process_time() - start, 3)
@@ -159,12 +159,13 @@ def _note_calls(found: set[str]):  # type: ignore[no-untyped-def]
     return profile
 
 
-def _passes(session: pytest.Session, items: list[pytest.Item]) -> bool:
-    for item in items:
+def _first_failing(session: pytest.Session, items: list[pytest.Item]) -> int | None:
+    """The number of the first test that fails."""
+    for number, item in enumerate(items):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         if session.testsfailed:
-            return False
-    return True
+            return number
+    return None
 
 
 def _fork(task) -> int:  # type: ignore[no-untyped-def]
@@ -184,6 +185,9 @@ class Judge:
 
     def __init__(self, chosen: list[tuple[str, Mutant]], results: "Results", until: float) -> None:
         self.chosen, self.results, self.until = chosen, results, until
+        self.kills: Counter[tuple[str, str]] = (
+            Counter()
+        )  # (module or function, test) -> mutants that it noticed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         tests = Tests(session, self.results.path.with_suffix(".tests.jsonl")).entering()
@@ -192,20 +196,28 @@ class Judge:
         for target, mutant in self.chosen:
             if time.monotonic() > self.until:
                 break
-            self.results.add(target, mutant, _fate(session, target, mutant, tests, functions))
+            items = self._by_kills(tests.get(f"{target}:{mutant.function}", []), target, mutant)
+            in_file = functions[str((PACKAGE / target).resolve())]
+            fate, number = _fate(session, mutant, items, in_file)
+            if number is not None:
+                for place in (target, f"{target}:{mutant.function}"):
+                    self.kills[place, items[number].nodeid] += 1
+            self.results.add(target, mutant, fate)
         return True
+
+    def _by_kills(self, items: list[pytest.Item], target: str, mutant: Mutant) -> list[pytest.Item]:
+        """Tests that have noticed mutants of the same function or module first, then the quickest."""
+        places = (f"{target}:{mutant.function}", target)
+        return sorted(items, key=lambda item: [-self.kills[place, item.nodeid] for place in places])
 
 
 def _fate(
-    session: pytest.Session,
-    target: str,
-    mutant: Mutant,
-    tests: dict[str, list[pytest.Item]],
-    functions: dict[str, list[FunctionType]],
-) -> str:
-    items = tests.get(f"{target}:{mutant.function}", [])
+    session: pytest.Session, mutant: Mutant, items: list[pytest.Item], functions: list[FunctionType]
+) -> tuple[str, int | None]:
+    """What becomes of a mutant, and the number of the test that notices it."""
     if not items:
-        return "not entered"
+        return "not entered", None
+    read, write = os.pipe()
 
     def child() -> int:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
@@ -213,9 +225,13 @@ def _fate(
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        if not _change_functions(functions[str((PACKAGE / target).resolve())], mutant):
+        if not _change_functions(functions, mutant):
             return NOT_CHANGED
-        return 0 if _passes(session, items) else 1
+        number = _first_failing(session, items)
+        if number is None:
+            return 0
+        os.write(write, str(number).encode())
+        return 1
 
     fates = {
         0: "survived",
@@ -223,7 +239,11 @@ def _fate(
         -signal.SIGXCPU: "timeout",
         -signal.SIGALRM: "timeout",
     }
-    return fates.get(_fork(child), "killed")
+    fate = fates.get(_fork(child), "killed")
+    os.close(write)
+    told = os.read(read, 20)
+    os.close(read)
+    return fate, int(told) if told else None
 
 
 def _functions_by_file() -> dict[str, list[FunctionType]]:
@@ -337,7 +357,8 @@ def judge_part(name: str, options: argparse.Namespace, until: float) -> int:
     # torch may have been imported before pytest could look at it; a busy machine is no reason for a timeout
     warnings = "ignore::pytest.PytestAssertRewriteWarning"
     plugins = ["-p", "no:cacheprovider", "-p", "no:faulthandler"]
-    arguments = ["-q", "--timeout", "0", "--ignore-glob", SLOW, *plugins, "-W", warnings, *PARTS[name].tests]
+    arguments = ["-q", "--timeout", "0", "--ignore-glob", SLOW, "--tb", "native", *plugins, "-W", warnings]
+    arguments += PARTS[name].tests
     return int(pytest.main(arguments, plugins=[Judge(chosen, results, until)]))
 
 
