@@ -6,7 +6,7 @@ import pytest
 
 from latentalign.errors import UserError
 from latentalign.reports.figures.heatmap import render
-from latentalign.reports.figures.training_curves import curves_of_run, training_curves
+from latentalign.reports.figures.training_curves import bound_curves, curves_of_run, training_curves
 
 
 def record(n, objective):
@@ -39,6 +39,17 @@ def test_several_runs_are_drawn_together():
     figure = training_curves({"soft": records("soft"), "variational": records()})
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["soft", "variational"]
+
+
+def test_likelihood_and_bound_of_a_run_have_one_colour_and_go_over_updates():
+    soft = [{key: value for key, value in one.items() if key != "elbo"} for one in records("soft")]
+    (axes,) = bound_curves({"soft": soft, "variational": records()}).axes
+    first, likelihood, bound = axes.lines
+    assert first.get_xdata().tolist() == [10, 20, 30, 40, 50]
+    assert likelihood.get_color() == bound.get_color() != first.get_color()
+    assert bound.get_xdata().tolist() == [30, 40, 50]
+    assert bound.get_ydata().tolist() == pytest.approx([4 / 3, 1, 4 / 5])
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "-", "--"]
 
 
 def test_mistakes(tmp_path):

@@ -71,6 +71,17 @@ def test_rows_with_q_from_the_prior_share_a_warmup_and_say_so():
     assert "| variational | reinforce, 1 sample, q from p |" in shown
 
 
+def test_wake_goes_on_as_one_phase_and_a_chain_has_a_past_of_its_own():
+    wake, chain = cells_of("wake", "chain")
+    assert phases(wake) == [(SOFT, 1.0), ("Wake(prune=0.02)", 3.0)]
+    assert phases(chain) == [(SOFT, 1.0), ("Marginal(prune=0.02)", 3.0)]
+    assert chain.recipe.model.alignment["name"] == "chain"
+    shared = shared_warmups(cells_of("soft", "wake", "chain", "variational-enumerate"))
+    assert shared[chain.name] == []
+    assert shared[wake.name] == shared["variational-enumerate-s1"]  # up to where the bound begins
+    assert shared[wake.name][-1].position == 2.0
+
+
 def test_principal_rows_have_every_seed_and_the_others_the_first():
     names = [cell.name for cell in cells_of("soft", "rws", seeds=(1, 2))]
     assert names == ["soft-s1", "rws-s1", "soft-s2"]
@@ -166,9 +177,10 @@ def test_a_recipe_of_a_cell_survives_yaml():
     assert fingerprint(again) == fingerprint(cell.recipe)
 
 
-def test_the_packaged_recipe_has_a_plan():
+@pytest.mark.parametrize("name", ["reproduce-multi30k", "reproduce-multi30k-256"])
+def test_the_packaged_recipes_have_a_plan(name):
     from latentalign.training.recipe.recipes import load_recipe
 
-    plan = PhasePlan.of(load_recipe("reproduce-multi30k"))
+    plan = PhasePlan.of(load_recipe(name))
     assert plan.epochs > sum(phase["epochs"] for phase in (*plan.warmup, *plan.inference))
     assert plan.prune

@@ -1,16 +1,18 @@
-"""A run's training as a picture: what validation measured, over epochs."""
+"""Training as a picture: what validation measured, over epochs or updates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latentalign.errors import UserError
 from latentalign.training.run.journal import read_metrics
 
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]  # name -> records of metrics.jsonl
 # one panel a group; of each group what the run has measured is drawn
 _PANELS = (
     ("perplexity", ("ppl",)),
@@ -35,7 +37,7 @@ def curves_of_run(folder: str | Path) -> Figure:
     return training_curves({Path(folder).name: records})
 
 
-def training_curves(runs: dict[str, Sequence[dict[str, Any]]]) -> Figure:
+def training_curves(runs: Runs) -> Figure:
     """Curves of one or several runs (name -> records of metrics.jsonl), one panel a measure."""
     drawn = [(title, names) for title, names in _PANELS if any(_series(runs, name) for name in names)]
     columns = min(3, len(drawn))
@@ -53,13 +55,33 @@ def training_curves(runs: dict[str, Sequence[dict[str, Any]]]) -> Figure:
     return figure
 
 
-def _finish(axes: Axes, title: str, runs: dict[str, Sequence[dict[str, Any]]]) -> None:
+def bound_curves(runs: Runs) -> Figure:
+    """NLL (solid) and negative bound (dashed) of several runs over updates, a colour a run."""
+    figure = Figure(figsize=(7.2, 5.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for name, style in (("nll", "-"), ("negative elbo", "--")):
+        for run, (steps, values) in _series(runs, name, over="step").items():
+            colour = colormaps["tab20"](list(runs).index(run) % 20)
+            label = run if name == "nll" else None
+            axes.plot(
+                steps, values, style, color=colour, linewidth=1.1, marker=".", markersize=3, label=label
+            )
+    _style(axes, "validation, nats per output: NLL (solid) and negative bound (dashed)", over="updates")
+    figure.legend(fontsize=7, frameon=False, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _style(axes: Axes, title: str, *, over: str) -> None:
     axes.set_title(title, fontsize=9, loc="left")
-    axes.set_xlabel("epoch", fontsize=8)
+    axes.set_xlabel(over, fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(color="0.92")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _finish(axes: Axes, title: str, runs: Runs) -> None:
+    _style(axes, title, over="epoch")
     if len(axes.lines) > 1:
         axes.legend(fontsize=7, frameon=False)
     if len(runs) == 1:
@@ -67,28 +89,24 @@ def _finish(axes: Axes, title: str, runs: dict[str, Sequence[dict[str, Any]]]) -
             axes.axvline(epoch, color="0.7", linewidth=0.8, linestyle=":")
 
 
-def _series(
-    runs: dict[str, Sequence[dict[str, Any]]], name: str
-) -> dict[str, tuple[list[float], list[float]]]:
+def _series(runs: Runs, name: str, *, over: str = "epoch") -> dict[str, tuple[list[float], list[float]]]:
     found = {}
     for run, records in runs.items():
         points = [
-            (float(record["epoch"]), value)
-            for record in records
-            if (value := _value(record, name)) is not None
+            (float(record[over]), value) for record in records if (value := _value(record, name)) is not None
         ]
         if points:
-            found[run] = ([epoch for epoch, _ in points], [value for _, value in points])
+            found[run] = ([place for place, _ in points], [value for _, value in points])
     return found
 
 
-def _value(record: dict[str, Any], name: str) -> float | None:
+def _value(record: Mapping[str, Any], name: str) -> float | None:
     if name == "negative elbo":
         return -record["elbo"] if "elbo" in record else None
     value = record.get(name)
     return float(value) if isinstance(value, int | float) else None
 
 
-def _phase_starts(records: Sequence[dict[str, Any]]) -> list[float]:
+def _phase_starts(records: Sequence[Mapping[str, Any]]) -> list[float]:
     """Epochs of the last validation before another objective took over."""
     return [one["epoch"] for one, other in pairwise(records) if one.get("phase") != other.get("phase")]

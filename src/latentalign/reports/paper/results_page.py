@@ -70,5 +70,7 @@ def _listed(claims: Sequence[Mapping[str, Any]]) -> str:
 def _pictures(content: Mapping[str, Any], name: str) -> str:
     if name == "table2":
         return "![Perplexity against K](table2-curve.png)\n"
+    if content.get("history"):
+        return f"![Likelihood and bound over updates]({name}-curves.png)\n"
     rows = content["rows"] if name == "figure3" else []
     return "".join(f"![{row['contrast']}, rank {row['rank']}]({row['picture']})\n\n" for row in rows)

@@ -40,18 +40,27 @@ _RESULTS = (
     mean_column("prior entropy", "prior_entropy"),
 )
 _INFERENCE = name_column("inference", "inference")
+_CHRF = mean_column("chrF", "chrf", 1)
+_GAP = Column("gap of the bound", lambda row: _gap(row))
 _SEEDS = name_column("seeds", "seeds")
 
 
 def _table1(content: Content) -> list[Table]:
     columns = (
-        *_NAMES, _INFERENCE, *_RESULTS, mean_column("KL", "kl"), mean_column("minutes", "minutes", 1), _SEEDS,
+        *_NAMES, _INFERENCE, *_RESULTS, _CHRF, mean_column("KL", "kl"), _GAP,
+        mean_column("minutes", "minutes", 1), _SEEDS,
         published_column("paper: PPL", "ppl"), published_column("paper: BLEU", "bleu"),
         published_column("paper: entropy", "prior_entropy"),
     )  # fmt: skip
     caption = "Table 1. Test perplexity and BLEU of every objective, mean ± deviation over seeds"
-    main = Table(caption, columns, tuple(content["summary"]), (_PAPER,))
-    return [main, *significance_table(content), claims_table(content["claims"])]
+    notes = (_PAPER, "Gap of the bound: log-likelihood − ELBO on the test set, nats a token, after training.")
+    main = Table(caption, columns, tuple(content["summary"]), notes)
+    return [
+        main,
+        *significance_table(content),
+        *overtakings_table(content),
+        claims_table(content["claims"]),
+    ]
 
 
 def _table2(content: Content) -> list[Table]:
@@ -66,7 +75,7 @@ def _table2(content: Content) -> list[Table]:
 
 def _table3(content: Content) -> list[Table]:
     columns = (
-        *_NAMES, _INFERENCE, *_RESULTS, mean_column("minutes", "minutes", 1),
+        *_NAMES, _INFERENCE, *_RESULTS, _CHRF, _GAP, mean_column("minutes", "minutes", 1),
         mean_column("tokens per CPU second", "tokens_per_second", 0),
         mean_column("peak memory, MB", "peak_memory_mb", 0), _SEEDS,
         published_column("paper: PPL", "ppl"), published_column("paper: BLEU", "bleu"),
@@ -135,6 +144,28 @@ def significance_table(content: Content) -> list[Table]:
     )  # fmt: skip
     note = (f"{tests[0]['samples']} resampled test sets (sacrebleu).",) if tests else ()
     return [Table("BLEU by paired bootstrap", columns, tuple(tests), note)] if tests else []
+
+
+def overtakings_table(content: Content) -> list[Table]:
+    """From which update on a row, or its bound, is below the marginal; if validation was kept."""
+    columns = (
+        name_column("row", "row"), name_column("seed", "seed"),
+        Column("likelihood better from update", lambda row: _update(row["likelihood"])),
+        Column("bound better from update", lambda row: _update(row["bound"])),
+        Column("of", lambda row: str(row["last"])), mean_column("gap at the end", "gap", 3),
+    )  # fmt: skip
+    caption = "When a row overtakes the marginal of its seed, on validation"
+    rows = tuple(content.get("overtakings") or ())
+    note = "The first update after which it stays below the marginal's NLL; “never” if it is not below at the end."
+    return [Table(caption, columns, rows, (note,))] if rows else []
+
+
+def _update(step: int | None) -> str:
+    return "never" if step is None else str(step)
+
+
+def _gap(row: Row) -> str:
+    return f"{-row['nll'] - row['elbo']:.3f}" if "elbo" in row else NOTHING
 
 
 def curve_table(curve: Sequence[Row]) -> Table:

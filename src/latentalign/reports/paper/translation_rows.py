@@ -102,15 +102,21 @@ _ROWS = (
         labels={"alignment": "sparsemax"},
     ),
     _gaussian_context(),
+    RowSpec("wake", "wake", "enumerate", {"name": "wake", "prune": PRUNE}, needs_posterior=True),
+    RowSpec(
+        "chain", "marginal", "enumerate", {"name": "marginal", "prune": PRUNE},
+        model={"alignment": {"name": "chain", "transitions": "jump", "width": 10}}, labels={"alignment": "chain"},
+    ),
     _from_prior("enumerate-from-prior", ENUMERATED, "enumerate"),
     _from_prior("sample-from-prior", SAMPLED, "reinforce", samples=1, baseline="soft"),
 )  # fmt: skip
 
 SPECS: dict[str, RowSpec] = {spec.name: spec for spec in _ROWS}
-TABLE1 = (
+PAPER = (
     "soft", "marginal", "hard-enumerate", "hard-sample", "relaxed", "variational-enumerate", "variational-sample",
 )  # fmt: skip
-TABLE2 = tuple(name for name in TABLE1 if name != "relaxed")  # K-max needs a categorical prior
+TABLE1 = (*PAPER, "wake", "chain", "enumerate-from-prior", "sample-from-prior")
+TABLE2 = tuple(name for name in PAPER if name != "relaxed")  # K-max needs a categorical prior
 TABLE3 = (
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
     "logistic-normal", "sparsemax", "gaussian-context", "enumerate-from-prior", "sample-from-prior",

@@ -8,6 +8,7 @@ from latentalign.errors import UserError
 from latentalign.files import read_lines
 from latentalign.reports.figures.heatmap import save
 from latentalign.reports.figures.kmax_curve import k_curve, references_of
+from latentalign.reports.figures.training_curves import bound_curves
 from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
 from latentalign.reports.grid.step_cost import cost_of_run
@@ -15,6 +16,7 @@ from latentalign.reports.grid.study import Parts, Study
 from latentalign.reports.paper.claims import kmax_claims, mean_points, order_claims
 from latentalign.reports.paper.figure3 import RULE, draw_figure3
 from latentalign.reports.paper.gradient_quality import REPEATS, bound_tightness, gradient_quality
+from latentalign.reports.paper.overtaking import history_of, overtakings, runs_in
 from latentalign.reports.paper.published import published
 from latentalign.reports.paper.results_files import write_study
 from latentalign.reports.paper.results_page import write_page
@@ -37,9 +39,13 @@ POSTERIOR_ROW = "variational-sample"  # the row whose q is looked at
 
 
 def _rows(grid: Grid, cell: Cell, folder: Path) -> Parts:
-    """Table 1: the model as the paper tests it."""
+    """Table 1: the model as the paper tests it, and what validation found on the way there."""
     measured = Measured(grid, cell, folder)
-    return {"rows": [_beside_paper(measured.row(measured.inference))]}
+    named = {"row": cell.spec.name, "seed": cell.seed}
+    return {
+        "rows": [_beside_paper(measured.row(measured.inference))],
+        "history": [named | point for point in history_of(folder)],
+    }
 
 
 def _rows_by_inference(grid: Grid, cell: Cell, folder: Path) -> Parts:
@@ -89,6 +95,11 @@ def _finish_table(grid: Grid, parts: Parts, out: Path, name: str) -> dict[str, A
         content |= {"curve": parts.get("curve", []), "claims": kmax_claims(parts.get("curve", []))}
     else:
         content["significance"] = _significance(grid, rows)
+    if history := parts.get("history"):
+        content |= {"overtakings": overtakings(history), "history": history}
+        runs = {f"{row}, seed {seed}": points for (row, seed), points in runs_in(history).items()}
+        save(bound_curves(runs), out / f"{name}-curves.png")
+        pictures.append(f"{name}-curves.png")
     _write(grid, content, out, pictures)
     return content
 
