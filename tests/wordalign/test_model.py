@@ -1,13 +1,11 @@
 """M-steps against plain loops, posteriors against all paths, and expectation–maximisation against its promise."""
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 
-from latentalign.wordalign.estimation.counts import Counts, JumpCounts, SparseCounts, pair_keys
 from latentalign.wordalign.estimation.expectation import (
     LinkChain,
     LoadedShard,
@@ -22,56 +20,15 @@ from latentalign.wordalign.estimation.lexicon import IndexedTable, cuts, exp_dig
 from latentalign.wordalign.estimation.model import Model, no_counts
 from latentalign.wordalign.inference import posteriors
 from latentalign.wordalign.settings import Settings
-from latentalign.wordalign.text.vocabulary import WordVocabulary
 from tests.wordalign import oracle
-from tests.wordalign.corpora import generated
-
-SETTINGS = Settings(
-    jump_classes=3, widest_jump=5, prefixes=(2,), suffixes=(3,), band_weight=0.0, shard_cells=500
+from tests.wordalign.small_models import (
+    SETTINGS,
+    corpus,
+    jump_functions,
+    plain_lexicon,
+    random_counts,
+    vocabularies,
 )
-
-
-def corpus(pairs: int = 30, **options: int) -> list[tuple[list[str], list[str]]]:
-    return [(left.split(), right.split()) for left, right in generated(pairs, **options)[0]]
-
-
-def vocabularies(pairs: list[tuple[list[str], list[str]]]) -> tuple[WordVocabulary, WordVocabulary]:
-    return WordVocabulary.of(pair[0] for pair in pairs), WordVocabulary.of(pair[1] for pair in pairs)
-
-
-def random_counts(known: tuple[WordVocabulary, WordVocabulary], seed: int = 0) -> Counts:
-    chance = np.random.default_rng(seed)
-    f, e = np.meshgrid(*(np.arange(len(vocabulary)) for vocabulary in known), indexing="ij")
-    values = chance.gamma(0.3, 3.0, f.size).astype(np.float32)
-    values[chance.random(f.size) < 0.4] = 0.0
-    keys = pair_keys(f.ravel(), e.ravel())[values > 0]
-    links = SparseCounts(keys, values[values > 0])
-    null = chance.gamma(0.5, 2.0, len(known[1])), chance.gamma(0.5, 2.0, len(known[0]))
-    shape = (SETTINGS.jump_classes + 1, 2 * SETTINGS.widest_jump + 1)
-    jumps = [JumpCounts(chance.gamma(1.0, 5.0, shape), chance.gamma(1.0, 5.0, shape) + 1) for _ in range(2)]
-    return Counts((links, links), null, (jumps[0], jumps[1]), 1, 1, 0.0)
-
-
-def plain_lexicon(
-    counts: Counts, known: tuple[WordVocabulary, WordVocabulary], direction: int, estimate
-) -> oracle.Table:
-    links = counts.links[direction]
-    table = {}
-    for f, e, value in zip(links.sources, links.targets, links.values.astype(float), strict=True):
-        pair = known[0].words[f], known[1].words[e]
-        table[pair if direction == 0 else pair[::-1]] = value
-    sides = [Counter(dict(zip(v.words, v.counts.tolist(), strict=True))) for v in known]
-    return oracle.lexicon(
-        table,
-        *(sides if direction == 0 else sides[::-1]),
-        alpha=SETTINGS.alpha,
-        affix_weight=SETTINGS.affix_weight,
-        affix_alpha=SETTINGS.affix_alpha,
-        cuts=cuts(SETTINGS),
-        least_likeness=SETTINGS.least_likeness,
-        likeness_weight=SETTINGS.likeness_weight,
-        estimate=estimate,
-    )
 
 
 @pytest.mark.parametrize(
@@ -148,24 +105,6 @@ def test_a_step_of_jumps_is_that_of_plain_loops():
         assert found[k].tolist() == pytest.approx([weight / sum(weights) for weight in weights], rel=1e-5)
 
 
-def jump_functions(weights: torch.Tensor, classes: list[int], length: int):
-    """p(position | last) and the weight of ending, from the table of weights, by plain arithmetic."""
-    width = (weights.shape[1] - 1) // 2
-
-    def c(k: int, d: int) -> float:
-        return float(weights[k, max(-width, min(width, d)) + width])
-
-    def jump(last: int | None, position: int) -> float:
-        k, place = (len(weights) - 1, 0) if last is None else (classes[last], last)
-        return c(k, position - place) / sum(c(k, i - place) for i in range(length))
-
-    def end(last: int) -> float:
-        stop = c(classes[last], length - last)
-        return stop / (sum(c(classes[last], i - last) for i in range(length)) + stop)
-
-    return jump, end
-
-
 def test_posteriors_are_those_of_all_paths():
     pairs = [pair for pair in corpus(40, longest=4) if len(pair[1]) <= 4][:8]
     known = vocabularies(pairs)
@@ -179,20 +118,26 @@ def test_posteriors_are_those_of_all_paths():
         }
         for direction in (0, 1)
     ]
-    found = {
-        number: (batch.forward[inside], batch.backward[inside].T)
-        for batch in posteriors(Shard.of(pairs, known, SETTINGS), model)
-        for number, inside in batch.pairs()
-    }
+    found, scores = {}, {}
+    for batch in posteriors(Shard.of(pairs, known, SETTINGS), model):
+        for row, (number, inside) in enumerate(batch.pairs()):
+            found[number] = batch.forward[inside], batch.backward[inside].T
+            scores[number] = batch.scores[row]
+            assert batch.unknown[row] == 0
     for number, pair in enumerate(pairs):
+        gain = 0.0  # over words that are drawn by their frequency
         for direction, matrix in enumerate(found[number]):
             given, predicted = pair[direction], pair[1 - direction]
             classes = [min(known[direction].index[word], SETTINGS.jump_classes - 1) for word in given]
             jump, end = jump_functions(model.jumps[direction].weights, classes, len(given))
-            _, expected = oracle.paths(
+            likelihood, expected = oracle.paths(
                 given, predicted, lexicons[direction], null_words[direction], SETTINGS.null, jump, end
             )
             np.testing.assert_allclose(matrix, expected, atol=2e-5)
+            words = known[1 - direction]
+            frequency = dict(zip(words.words, words.counts / words.counts.sum(), strict=True))
+            gain += math.log(likelihood) - sum(math.log(frequency[word]) for word in predicted)
+        assert scores[number] == pytest.approx(gain / (len(pair[0]) + len(pair[1])), abs=1e-4)
 
 
 def test_words_alone_choose_by_bayes_rule():
