@@ -5,8 +5,9 @@ python -m benchmarks.mutants --list            # what is known; run nothing
 
 The tests of a part are run once under a profiler: which functions does each enter, and how long does it take? Then
 each mutant gets a process of its own (a fork), which puts the changed code into the function concerned and runs the
-tests that enter it, quickest first, until one fails. Tests of more than `QUICK` seconds are left out, so that a
-survivor may only mean that a slow test is needed to see it.
+tests that enter it, until one fails: those that noticed others of its function first, then the quickest. They get
+`--seconds` altogether, so that a survivor may only mean that a slower test is needed to see it; `--again` with more
+seconds finds out.
 
 What is known of tests and mutants is kept on disk: a run can be stopped and taken up again, a mutant of a changed
 line is new, and a changed file of tests is measured again. Constants and defaults outside of functions are not
@@ -37,7 +38,6 @@ from benchmarks.equivalent_mutants import EQUIVALENT
 from benchmarks.mutation import Mutant, mutants
 
 PACKAGE = Path("src/latentalign")
-QUICK = 1.5  # seconds of a test
 SECONDS = 60  # of the processor; more is taken for a mutant that hangs
 SLOW = "*on_devices.py"  # the same once more on other devices
 NOT_CHANGED = 77  # exit code: the mutant's code could not be put in
@@ -101,12 +101,15 @@ class Tests:
         self.items = {item.nodeid: item for item in session.items}
         self.digests = {item.path: _digest(item.path) for item in session.items}
 
-    def entering(self) -> dict[str, list[pytest.Item]]:
-        """The tests that enter a function, quickest first."""
+    def entering(self, seconds: float) -> dict[str, list[pytest.Item]]:
+        """The tests that enter a function, quickest first: as many as take so many seconds, and one at least."""
         found: dict[str, list[pytest.Item]] = defaultdict(list)
+        spent: dict[str, float] = defaultdict(float)
         for measured in sorted(self._measured(), key=lambda measured: measured.seconds):
-            for function in measured.enters if measured.seconds <= QUICK else ():
-                found[function].append(self.items[measured.test])
+            for function in measured.enters:
+                if not found[function] or spent[function] + measured.seconds <= seconds:
+                    found[function].append(self.items[measured.test])
+                    spent[function] += measured.seconds
         return found
 
     def _measured(self) -> Iterator[Measured]:
@@ -183,14 +186,16 @@ def _fork(task) -> int:  # type: ignore[no-untyped-def]
 class Judge:
     """A plugin of pytest that runs the collected tests for every mutant instead of once."""
 
-    def __init__(self, chosen: list[tuple[str, Mutant]], results: "Results", until: float) -> None:
-        self.chosen, self.results, self.until = chosen, results, until
+    def __init__(
+        self, chosen: list[tuple[str, Mutant]], results: "Results", *, seconds: float, until: float
+    ) -> None:
+        self.chosen, self.results, self.seconds, self.until = chosen, results, seconds, until
         self.kills: Counter[tuple[str, str]] = (
             Counter()
         )  # (module or function, test) -> mutants that it noticed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        tests = Tests(session, self.results.path.with_suffix(".tests.jsonl")).entering()
+        tests = Tests(session, self.results.path.with_suffix(".tests.jsonl")).entering(self.seconds)
         functions = _functions_by_file()
         gc.freeze()  # else every process would walk through all that is imported, again and again
         for target, mutant in self.chosen:
@@ -359,7 +364,8 @@ def judge_part(name: str, options: argparse.Namespace, until: float) -> int:
     plugins = ["-p", "no:cacheprovider", "-p", "no:faulthandler"]
     arguments = ["-q", "--timeout", "0", "--ignore-glob", SLOW, "--tb", "native", *plugins, "-W", warnings]
     arguments += PARTS[name].tests
-    return int(pytest.main(arguments, plugins=[Judge(chosen, results, until)]))
+    judge = Judge(chosen, results, seconds=options.seconds, until=until)
+    return int(pytest.main(arguments, plugins=[judge]))
 
 
 def _is_wanted(target: str, only: list[str]) -> bool:
@@ -373,6 +379,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="modules whose path starts like this")
     parser.add_argument("--sample", type=int, default=0, help="so many of each function; 0 = all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of tests for each mutant")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--list", action="store_true", help="what is known; run nothing")
     parser.add_argument("--again", action="store_true", help="judge survivors once more, and nothing else")
