@@ -38,7 +38,7 @@ from benchmarks.equivalent_mutants import EQUIVALENT
 from benchmarks.mutation import Mutant, mutants
 
 PACKAGE = Path("src/latentalign")
-SECONDS = 60  # of the processor; more is taken for a mutant that hangs
+SECONDS = 40  # of the processor; more is taken for a mutant that hangs
 SLOW = "*on_devices.py"  # the same once more on other devices
 NOT_CHANGED = 77  # exit code: the mutant's code could not be put in
 

@@ -132,7 +132,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         yield from _operator(node)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         yield from _comparison(node)
-    elif isinstance(node, ast.UnaryOp):
+    elif isinstance(node, ast.UnaryOp) and not _is_last(node):
         yield f"drop {type(node.op).__name__}", _become(node.operand)
     elif isinstance(node, ast.Constant):
         yield from _constant(node)
@@ -217,6 +217,13 @@ def _negate(target: ast.AST) -> None:
 
 def _drop(target: ast.AST) -> None:
     _become(ast.copy_location(ast.Pass(), target))(target)
+
+
+def _is_last(node: ast.UnaryOp) -> bool:
+    """Whether this is −1, an axis mostly: 1 is often the same one, and −1 becomes 0 as well."""
+    return (
+        isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and node.operand.value == 1
+    )
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -367,3 +367,39 @@ def test_the_filter_step_by_step_is_the_filter(transitions: str) -> None:
         torch.testing.assert_close(now, evidence[:, t, None].expand(-1, 2))
         belief = update(log_pi, problem.log_f[:, None, t])
         torch.testing.assert_close(belief.exp().sum(dim=-1), torch.ones(2, 2, dtype=DOUBLE))
+
+
+def test_the_gradient_of_a_single_step_may_be_negative() -> None:
+    problem = chains.make(0)
+    scores, log_f = problem.scores[:, :1], problem.log_f[:, :1]
+    value = Chain.from_scores(scores, problem.mask, transitions=MatrixTransitions(problem.jumps)).marginalise(
+        log_f
+    )
+    up = problem.gradients(value.surrogate.sum())
+    down = problem.gradients(-value.surrogate.sum())
+    assert up["scores"].abs().max() > 0.01
+    for name in ("scores", "log_f"):
+        torch.testing.assert_close(down[name], -up[name])
+
+
+def test_padding_of_a_drawn_path_stays_where_the_chain_ended() -> None:
+    generator = torch.Generator().manual_seed(0)
+    steps = torch.tensor([[True, True, False, False]])
+    forwards = torch.full((3, 3), -torch.inf).fill_diagonal_(-torch.inf)
+    forwards[0, 1] = forwards[1, 2] = forwards[2, 0] = 0.0  # every step moves on
+    chain = Chain.from_scores(torch.zeros(1, 4, 3), transitions=MatrixTransitions(forwards), steps=steps)
+    paths = chain.sample(20, generator)[:, 0]
+    assert (paths[:, 1] == (paths[:, 0] + 1) % 3).all()
+    assert (paths[:, 2:] == paths[:, 1:2]).all()
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_expected_moves_of_monotone_transitions_are_sums_over_the_allowed_ones(stay: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    source, destination = torch.randn(2, 1, 3, 4, generator=generator, dtype=DOUBLE)
+    found = MonotoneTransitions(4, stay).counts(source, destination)[0]
+    for k in range(4):
+        for i in range(4):
+            moves = [math.exp(source[0, t, k] + destination[0, t, i]) for t in range(3)]
+            is_allowed = i > k or (stay and i == k)
+            assert found[k, i].item() == pytest.approx(sum(moves) if is_allowed else 0.0)

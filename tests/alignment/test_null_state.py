@@ -41,6 +41,8 @@ def test_the_null_state_remembers_where_the_chain_was() -> None:
     chain = Chain.from_scores(scores, transitions=MatrixTransitions(jumps))
     marginal = marginalise_with_null(chain, log_f, nowhere, odds)
     value = marginal.surrogate
+    assert torch.equal(marginal.value, value)
+    assert not marginal.value.requires_grad
 
     def plain(s, f, n, r, p=chance):
         chain = PlainChain(s, r, null=p)

@@ -64,11 +64,6 @@ class Inputs:
         """The normaliser of the first step, at any step t: [B,T]."""
         return (self.start[:, None] + self.scores).logsumexp(dim=-1)
 
-    @cached_property
-    def is_full(self) -> list[bool]:
-        """Whether step t is real in every example."""
-        return self.steps.all(dim=0).tolist()
-
 
 @dataclass(frozen=True)
 class Filtered:
@@ -161,12 +156,15 @@ def _check_evidence(log_c: Tensor) -> None:
 
 
 def run_backward(given: Inputs, filtered: Filtered, delta: Tensor) -> Backward:
-    """The backward pass for weights that fall by `delta` [B,T] ≥ 0 after step t."""
+    """The backward pass for weights that fall by `delta` [B,T] ≥ 0 after step t.
+
+    At padding they do not fall: whatever comes after the last real step is worth nothing.
+    """
     null, log_c = given.null, filtered.log_c
     log_delta = delta.log().clamp_min(LOG_ZERO)  # [B,T]
     falls = (delta > 0).any(dim=0).tolist()
     after = torch.full_like(given.scores[:, 0], LOG_ZERO)
-    start_after = after[:, 0]
+    start_after = after.new_full((len(after),), LOG_ZERO)
     kept: list[tuple[Tensor, ...]] = []
     for t in reversed(range(delta.shape[1])):
         log_psi, start_log_psi = after, start_after
@@ -182,12 +180,6 @@ def run_backward(given: Inputs, filtered: Filtered, delta: Tensor) -> Backward:
             before = torch.logaddexp(step, log_psi + logsigmoid(null.log_odds[:, t]) + nowhere[:, None])
             start_before = torch.logaddexp(
                 start_step, start_log_psi + logsigmoid(null.start_log_odds[:, t]) + nowhere
-            )
-        if not given.is_full[t]:
-            real = given.steps[:, t]
-            before, start_before = (
-                torch.where(real[:, None], before, after),
-                torch.where(real, start_before, start_after),
             )
         after, start_after = before, start_before
         kept.append((log_psi, step, start_log_psi, start_step))

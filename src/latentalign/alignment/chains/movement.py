@@ -47,7 +47,7 @@ class Monotone(nn.Module):
     def __init__(self, *, stay: bool = True) -> None:
         super().__init__()
         self.stay = stay
-        self.register_buffer("place", torch.zeros(()), persistent=False)  # knows the module's device
+        self.register_buffer("place", torch.empty(()), persistent=False)  # knows the module's device
 
     def forward(self, positions: int) -> MonotoneTransitions:
         """The transitions between so many positions."""

@@ -35,7 +35,7 @@ class NullMarginalised:
     @cached_property
     def _flow(self) -> Flow:
         with torch.no_grad():
-            given = self.chain.detach().inputs(self.log_f, self.null)
+            given = self.chain.inputs(self.log_f, self.null)
             last = self.chain.last_step().to(given.scores.dtype)
             filtered = run_filter(given)
             return flow(given, filtered, run_backward(given, filtered, last))
@@ -69,8 +69,7 @@ def marginalise_with_null(
     possible = log_f.clamp_min(LOG_ZERO)
     scores = chain.scores.masked_fill(~chain.support, LOG_ZERO)
     value = log_evidence(scores, possible, chain.start, chain.transitions, chain.steps, null)
-    frozen = Null(null.log_odds.detach(), odds.detach(), null.log_f.detach())
-    return NullMarginalised(value, chain, possible.detach(), frozen)
+    return NullMarginalised(value, chain, possible, null)
 
 
 def with_null(chain: Chain, log_odds: Tensor | float) -> Chain:

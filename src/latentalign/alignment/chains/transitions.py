@@ -74,19 +74,21 @@ class Transitions(ABC):
     def detach(self) -> "Transitions":
         """The same, cut off from the graph."""
 
+    @abstractmethod
     def dense(self) -> Tensor:
         """The whole matrix [S,S] or [B,S,S], LOG_ZERO where forbidden."""
-        grid = torch.arange(self.positions, device=self.device).expand(1, -1)  # [1,S]
-        return self.rows(grid.t())[:, 0]
 
     @property
     @abstractmethod
     def device(self) -> torch.device: ...
 
+    @abstractmethod
     def can_leave(self, possible: Tensor) -> Tensor:
-        """From which positions one of the possible positions [B,S] bool can be reached, [B,S] bool."""
-        return torch.ones_like(possible) & possible.any(dim=-1, keepdim=True)
+        """From which positions one of the possible positions [B,S] bool can be reached, [B,S] bool.
 
+        Asked only where some pairs are forbidden.
+        """
+
+    @abstractmethod
     def can_arrive(self, possible: Tensor) -> Tensor:
         """Which positions can be reached from one of the possible positions [B,S] bool, [B,S] bool."""
-        return torch.ones_like(possible) & possible.any(dim=-1, keepdim=True)

@@ -117,7 +117,7 @@ class Categorical(DiscreteLatent):
     def marginalise(self, log_f: Tensor) -> Marginalised:
         joint = self.log_probs + log_f
         value = masked_logsumexp(joint, self.support)  # [B,T]
-        posterior = partial(self.detach().posterior, joint.detach(), value.detach())
+        posterior = partial(self.posterior, joint, value)
         return Marginalised(value, log_f.detach(), posterior)
 
     def posterior(self, joint: Tensor, value: Tensor) -> "Categorical":
@@ -131,7 +131,7 @@ class Categorical(DiscreteLatent):
 
     def marginalise_pruned(self, likelihood: Likelihood, prune: float) -> Marginalised:
         found = marginalise_pruned(self.log_probs, self.support, likelihood, prune)
-        posterior = partial(self.detach().posterior, found.log_joint, found.log_joint.logsumexp(dim=-1))
+        posterior = partial(self.posterior, found.log_joint, found.log_joint.logsumexp(dim=-1))
         return Marginalised(found.surrogate, found.log_f, posterior, found.evaluated, found.dropped)
 
     def predictive(self, likelihood: Likelihood, *, keep: int | None = None) -> "Categorical":

@@ -198,11 +198,10 @@ class LogTerms:
     allowed: Tensor | None = None  # [S,S] or [B,S,S] bool: pairs that are possible; None = all
 
     def minus(self, other: "LogTerms") -> "LogTerms":
-        """The logarithm of a ratio; only where both are possible."""
-        both = self.support & other.support
+        """The logarithm of a ratio; it means something only where both are possible."""
         return LogTerms(
-            (self.nodes - other.nodes).masked_fill(~both, 0.0),
-            both,
+            self.nodes - other.nodes,
+            self.support & other.support,
             _difference(self.pairs, other.pairs),
             _difference(self.sources, other.sources),
             self.steps if other.steps is None else other.steps,
@@ -274,7 +273,6 @@ class DiscreteLatent(Latent):
         return self.entropy()
 
     def kl(self, other: Latent) -> Tensor:
-        self.check_family(other)
         theirs = other.discrete("prior:", instead="build prior and posterior with the same class")
         divergence = self.expect(self.log_terms().minus(theirs.log_terms()))
         return divergence.masked_fill(theirs.log_terms().forbids(self), torch.inf)
