@@ -96,7 +96,7 @@ def test_an_ensemble_is_measured_when_its_members_are_there(data):
 def test_languages_of_few_words_get_more_and_smaller_updates(tmp_path):
     grid = SoundGrid(SoundSettings(str(tmp_path), str(tmp_path)))
     many, few = (grid.recipe(SoundCell(language, "variational", 1)) for language in ("dut", "ady"))
-    assert (many.data.batch_size, few.data.batch_size) == (64, 16)
+    assert (many.data.batch_size, few.data.batch_size) == (32, 16)
     assert few.training.epochs == 3 * many.training.epochs
     assert [phase.epochs for phase in few.schedule] == [6, 6, None]
     assert few.training.learning_rate == many.training.learning_rate
