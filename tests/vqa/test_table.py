@@ -36,7 +36,7 @@ def test_reproduces_rows_with_gold_regions_and_does_not_train_twice(scenes, tmp_
 
 
 def test_rows_by_phases_begin_like_soft_attention_and_share_their_past(scenes, tmp_path, run_cli):
-    settings = [word for change in (*CHANGES[:2], "training.epochs=17") for word in ("--set", change)]
+    settings = [word for change in (*CHANGES[:2], "training.epochs=21") for word in ("--set", change)]
     plan = [
         "reproduce",
         "table1",
