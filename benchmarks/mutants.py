@@ -343,7 +343,7 @@ class Results:
             for key, fate in self.current(target).items():
                 fate = "equivalent" if key in known and fate != "killed" else fate
                 counts[fate] += 1
-                if fate not in ("killed", "timeout", "equivalent"):
+                if fate in ("survived", "not entered"):
                     print(f"    {fate}: {target} {key}")
             for key in known.keys() - {mutant.key for mutant in every[target]}:
                 print(f"    no such mutant any more: {target} {key}")

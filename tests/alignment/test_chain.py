@@ -14,6 +14,7 @@ from latentalign.alignment import (
 )
 from latentalign.alignment.chains.evidence import log_evidence
 from latentalign.alignment.chains.filtering import predict, update
+from latentalign.alignment.chains.monotone import _prefix_sums
 from tests import chain_oracles, oracles
 from tests.alignment import chains
 from tests.alignment.chains import DOUBLE, EXACT, ChainProblem
@@ -403,3 +404,26 @@ def test_expected_moves_of_monotone_transitions_are_sums_over_the_allowed_ones(s
             moves = [math.exp(source[0, t, k] + destination[0, t, i]) for t in range(3)]
             is_allowed = i > k or (stay and i == k)
             assert found[k, i].item() == pytest.approx(sum(moves) if is_allowed else 0.0)
+
+
+def test_steps_and_support_of_a_chain_are_narrowed() -> None:
+    chain = Chain.from_scores(torch.zeros(1, 3, 3), transitions=MonotoneTransitions(3))
+    steps = torch.tensor([[True, True, False]])
+    assert torch.equal(chain.over_steps(steps).steps, steps)
+    few = torch.tensor([[True, True, False]])
+    smaller = Chain.from_scores(torch.zeros(1, 3, 3), few, transitions=MonotoneTransitions(3))
+    assert torch.equal(chain.within(smaller).support, smaller.support)
+    assert chain.within(chain) is chain
+
+
+def test_what_cannot_come_next_has_no_probability() -> None:
+    problem = chains.make(0)
+    found = problem.prior().predictive(problem.likelihood())
+    assert not found.support.all()
+    assert (found.log_probs[~found.support] == -torch.inf).all()
+
+
+def test_prefix_sums_can_be_differentiated_twice() -> None:
+    v = torch.randn(2, 4, generator=torch.Generator().manual_seed(0), dtype=DOUBLE, requires_grad=True)
+    assert torch.autograd.gradcheck(_prefix_sums, v)
+    assert torch.autograd.gradgradcheck(_prefix_sums, v)

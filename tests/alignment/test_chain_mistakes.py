@@ -43,6 +43,16 @@ MISTAKES: dict[str, Mistake] = {
         NonFiniteError,
         ["transitions", "finite scores", "NaN", "overflow"],
     ),
+    "NaN scores": (
+        lambda: Chain.from_scores(ZEROS * math.nan, transitions=MonotoneTransitions(2)),
+        NonFiniteError,
+        ["scores", "finite"],
+    ),
+    "no samples": (
+        lambda: Chain.from_scores(ZEROS, transitions=MonotoneTransitions(2)).sample(0),
+        ConfigError,
+        ["samples", "at least 1", "0"],
+    ),
     "a matrix that is not square": (
         lambda: MatrixTransitions(torch.zeros(2, 3)),
         ShapeError,

@@ -146,3 +146,12 @@ def test_the_standard_normal_has_the_shape_of_the_other() -> None:
     unit = Normal.standard_like(Normal(random_scores(0, 2, 3, 4), random_scores(1, 2, 3, 4).exp()))
     assert torch.equal(unit.loc, torch.zeros(2, 3, 4, dtype=DOUBLE))
     assert torch.equal(unit.scale, torch.ones(2, 3, 4, dtype=DOUBLE))
+
+
+def test_half_precision_computes_in_single() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rough = (3 * torch.rand(1, 2, 5, generator=generator) + 0.1).bfloat16()
+    mask = torch.ones(1, 2, 5, dtype=torch.bool)
+    found = Dirichlet(rough, mask).entropy()
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, Dirichlet(rough.float(), mask).entropy().bfloat16())

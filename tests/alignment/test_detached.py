@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment import (
+    AlignmentProblem,
+    Bound,
     Categorical,
     Chain,
     Dirichlet,
+    Elbo,
     Enumerate,
     Estimator,
     GaussianContext,
@@ -19,6 +22,7 @@ from latentalign.alignment import (
     MatrixTransitions,
     Normal,
     Reinforce,
+    StochasticVI,
     TableLikelihood,
 )
 
@@ -67,3 +71,18 @@ def test_what_many_estimates_share(estimator: Estimator) -> None:
     shared = estimator.prepare(TableLikelihood(SCORES), ATTENTION.support)
     assert shared.with_graph.everywhere(ATTENTION.support).requires_grad
     assert not shared.without_graph.everywhere(ATTENTION.support).requires_grad
+
+
+def test_what_a_chain_of_free_parameters_begins_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of SVI is a constant for θ: the transitions of q have no graph, either."""
+    seen: list[Latent | None] = []
+    bound = Elbo._bound
+
+    def spy(self: Elbo, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        seen.append(problem.posterior)
+        return bound(self, problem, generator)
+
+    monkeypatch.setattr(Elbo, "_bound", spy)
+    StochasticVI(steps=2)(AlignmentProblem(LATENTS["chain"], TableLikelihood(SCORES)))
+    assert len(seen) == 1
+    assert not any(tensor.requires_grad for tensor in tensors(seen[0]))

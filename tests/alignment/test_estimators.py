@@ -232,3 +232,18 @@ def test_gumbel_approaches_the_elbo_as_the_temperature_falls() -> None:
     second = oracles.expected(output.posterior, [x * x for x in output.log_f])
     error = math.sqrt((second - mean**2) / draws)
     assert abs(found.value.item() - mean) < 5 * error + 2e-3  # 2e-3: what the temperature leaves
+
+
+def test_relaxed_samples_are_averaged() -> None:
+    problem = problems.make(0)
+    estimator = GumbelSoftmax(temperature=0.5, samples=3)
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(1)
+
+    found = estimator(
+        problem.posterior(), problem.likelihood(), prior=problem.prior(), generator=generator()
+    ).value
+    drawn = problem.posterior().relaxed_sample(3, 0.5, generator())
+    each = [problem.likelihood().mixture(z) for z in drawn]
+    torch.testing.assert_close(found, (each[0] + each[1] + each[2]).detach() / 3)

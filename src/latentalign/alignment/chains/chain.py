@@ -169,9 +169,8 @@ class Chain(DiscreteLatent):
         hopeless = impossible.all(dim=-1) & self.steps  # outputs that no position can give
         possible_f = log_f.to(widened(log_f.dtype)).masked_fill(impossible, LOG_ZERO)
         possible_f = possible_f.masked_fill(hopeless[..., None], 0.0)
-        value = log_evidence(
-            self._filled(self.scores, convert=False), possible_f, self.start, self.transitions, self.steps
-        )
+        scores = self._filled(self.scores)
+        value = log_evidence(scores, possible_f, self.start, self.transitions, self.steps)
         posterior = partial(self.detach()._posterior, possible_f.detach())
         known = zero_where_masked(log_f.detach(), self.support & self.steps[..., None])
         return Marginalised(value.masked_fill(hopeless, -torch.inf).to(self.dtype), known, posterior)
@@ -247,9 +246,9 @@ class Chain(DiscreteLatent):
 
     # --- inside ---
 
-    def _filled(self, scores: Tensor, *, convert: bool = True) -> Tensor:
+    def _filled(self, scores: Tensor) -> Tensor:
         """Scores with log 0 off the support."""
-        return (wide(scores) if convert else scores).masked_fill(~self.support, LOG_ZERO)
+        return wide(scores).masked_fill(~self.support, LOG_ZERO)
 
     @property
     def _start(self) -> Tensor:

@@ -40,9 +40,7 @@ class MonotoneTransitions(Transitions):
         return sums if self.stay else _shift(sums, -1)
 
     def counts(self, source: Tensor, destination: Tensor) -> Tensor:
-        return MatrixTransitions(self.dense().masked_fill(~self.allowed, -torch.inf)).counts(
-            source, destination
-        )
+        return MatrixTransitions(self.dense()).counts(source, destination)
 
     def rows(self, k: Tensor) -> Tensor:
         return self.dense()[k]

@@ -106,7 +106,7 @@ def _search(
 
 def _first(chain: "Chain", share: Tensor, real: Tensor) -> Tensor:
     """One position of every step at least; where steps are forbidden, a whole path."""
-    best = largest(share.masked_fill(~real, -1.0), 1) & real
+    best = largest(share, 1) & real
     if chain.transitions.allowed is None:
         return best
     path = torch.zeros_like(best).scatter(-1, chain.mode()[..., None], True) & real
