@@ -263,7 +263,7 @@ def _change_functions(functions: list[FunctionType], mutant: Mutant) -> bool:
     """Put the mutant's code into every function that was made of the code it changes; whether there was one."""
     path = functions[0].__code__.co_filename
     old, new = (_functions(compile(tree, path, "exec")) for tree in (mutant.original(), mutant.tree()))
-    changed = {name: code for name, code in new.items() if code != old[name]}
+    changed = {name: code for name, code in new.items() if code != old.get(name)}
     found = False
     for function in functions:
         code = changed.get(function.__code__.co_qualname)
@@ -274,12 +274,14 @@ def _change_functions(functions: list[FunctionType], mutant: Mutant) -> bool:
 
 
 def _functions(code: CodeType) -> dict[str, CodeType]:
-    """Code of the functions and methods of a module, under their qualified names."""
+    """Code of the functions and methods of a module, nested ones too, under their qualified names."""
     found = {}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
+            found.update(_functions(constant))
             is_function = constant.co_flags & inspect.CO_OPTIMIZED  # and not the body of a class
-            found.update({constant.co_qualname: constant} if is_function else _functions(constant))
+            if is_function and not constant.co_name.startswith("<"):  # several lambdas may have one name
+                found[constant.co_qualname] = constant
     return found
 
 
