@@ -427,3 +427,10 @@ def test_prefix_sums_can_be_differentiated_twice() -> None:
     v = torch.randn(2, 4, generator=torch.Generator().manual_seed(0), dtype=DOUBLE, requires_grad=True)
     assert torch.autograd.gradcheck(_prefix_sums, v)
     assert torch.autograd.gradgradcheck(_prefix_sums, v)
+    # the gradient that can be differentiated once more is the same one
+    weights = torch.arange(8.0, dtype=DOUBLE).view(2, 4)
+    slopes = [
+        torch.autograd.grad((weights * _prefix_sums(v)).sum(), v, create_graph=twice)[0]
+        for twice in (False, True)
+    ]
+    torch.testing.assert_close(slopes[1], slopes[0])
