@@ -21,4 +21,36 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "marginalise_pruned: share = everywhere.softmax(dim=-1).nan_to_num(0.0)  # NaN where no position can give the "
         "output [0.0 -> 1.0]": "an output that no position can give has no gradient, whatever its shares",
     },
+    "translation/beam/mixture.py": {
+        "_PartialSums.evaluate: for block in blocks(len(pairs), flat.shape[1]): [1 -> 0]": (
+            "only how many pairs are worked on at a time"
+        ),
+        "_PartialSums._weighted_probs: if self.log_normalizers is not None and largest is not None: [And -> Or]": (
+            "both are None, or neither is"
+        ),
+        "_Candidates.needed: change = torch.zeros_like(left)  # [A,W,K] by each position at most, in nats "
+        "[zeros_like -> ones_like]": (
+            "of positions that are not left out anyway; a change of more than 1 nat is beyond any tolerance"
+        ),
+    },
+    "translation/align.py": {
+        "TranslationAligner._groups: real.sort(key=lambda number: (len(pairs[number].target), "
+        "len(pairs[number].source))) [drop the statement]": "other batches, the same alignments: only speed",
+    },
+    "wordalign/calibration.py": {
+        "_logistic: return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))) [50.0 -> 100.0]": (
+            "a limit against overflow; the probability is 2e-22 there"
+        ),
+    },
+    "wordalign/estimation/expectation.py": {
+        "LoadedShard.__init__: self.numbers = tuple(torch.from_numpy(np.append(words.numbers, -1)) "
+        "for words in (source, target)) [drop USub]": "nothing jumps from padding, whatever its class",
+        "Independent.__init__: self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1])) [0 -> 1]": (
+            "nothing is added to them, and both have one shape"
+        ),
+    },
+    "wordalign/text/likeness.py": {
+        "_signatures: return bits, sizes, sizes - np.bitwise_count(bits).sum(axis=1).astype(np.int16) "
+        "[Sub -> Add]": "a looser upper bound: more pairs are compared, the same are found",
+    },
 }

@@ -96,6 +96,28 @@ def test_grown_links_lie_between_intersection_and_union(forward, backward):
     assert forward & backward <= grown <= forward | backward
 
 
+@given(link_sets, link_sets)
+def test_links_grow_as_plain_loops_grow_them(forward, backward):
+    """Sweep over the links in order until nothing grows; then free pairs, forward before backward."""
+    links = [link for link in forward if link in backward]
+
+    def free(link):
+        return link[0] not in [i for i, _ in links], link[1] not in [j for _, j in links]
+
+    before = None
+    while before != len(links):
+        before = len(links)
+        for i, j in sorted(links):
+            for step in [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]:
+                near = i + step[0], j + step[1]
+                if near in forward | backward and near not in links and any(free(near)):
+                    links.append(near)
+    for link in [*sorted(forward), *sorted(backward)]:
+        if all(free(link)):
+            links.append(link)
+    assert grow_diag_final_and(forward, backward) == set(links)
+
+
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_combined_probabilities_are_ordered(p, r):
     both, mean, either = (

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from latentalign.alignment.metrics import exact_posterior, log_marginal
+from latentalign.alignment.prediction import Exact
 from latentalign.errors import UserError
 from latentalign.text.symmetrise import decode_links, symmetrise
 from latentalign.translation.align import TranslationAligner, word_probs
@@ -106,6 +107,21 @@ def test_scores_and_exact_posteriors_are_those_of_the_core():
         shape=found.exact.shape,
     )
     assert np.abs(found.exact - words).max() < 1e-2
+
+
+@pytest.mark.parametrize("batch_pieces", [1, 4096])
+def test_pairs_are_scored_by_any_way_to_predict(batch_pieces):
+    assets = tiny_assets()
+    model = tiny_model(assets, scale=2.0)
+    aligner = TranslationAligner(model, assets, batch_pieces=batch_pieces)
+    found = aligner.score([("", "a"), *PAIRS, ("a b", "")], Exact())
+    assert found[0] == found[-1] == -math.inf
+    for (source, target), value in zip(PAIRS, found[1:-1], strict=True):
+        batch = make_batch([assets.encode_source(source)[0]], [assets.encode_target(target)[0]])
+        with torch.no_grad():
+            problem = model.problem(batch)
+            expected = log_marginal(problem.prior, problem.likelihood).mean()
+        assert value == pytest.approx(float(expected))
 
 
 def test_an_empty_side_has_no_links_and_the_worst_score():

@@ -8,6 +8,7 @@ import torch
 from latentalign.alignment.prediction import Exact, SoftContext
 from latentalign.translation.beam.search import SearchOptions
 from latentalign.translation.data.dataset import make_batch
+from latentalign.translation.ensemble import log_mean
 from latentalign.translation.translate import Translator
 from tests.translation.tiny import SENTENCES, tiny_assets, tiny_model
 
@@ -59,3 +60,12 @@ def test_a_model_with_itself_is_the_model(members):
     twice = Translator(models[0], assets, options=options, predictor=Exact(), others=[(models[0], Exact())])
     texts = [[one.text for one in found] for found in alone.translate(SENTENCES)]
     assert [[one.text for one in found] for found in twice.translate(SENTENCES)] == texts
+
+
+def test_the_mean_of_probabilities_by_hand():
+    members = [
+        torch.tensor([0.5, 0.1]).log(),
+        torch.tensor([0.25, 0.3]).log(),
+        torch.tensor([0.0, 0.2]).log(),
+    ]
+    assert log_mean(members).tolist() == pytest.approx([math.log(0.25), math.log(0.2)])

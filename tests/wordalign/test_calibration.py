@@ -17,9 +17,16 @@ def test_a_curve_finds_what_the_other_direction_says():
     assert (found.shift, found.slope) == (pytest.approx(-0.5, abs=0.05), pytest.approx(0.6, abs=0.03))
 
 
-def test_a_curve_of_few_links_is_the_likeliest_under_its_prior():
+@pytest.mark.parametrize(
+    ("probs", "judged"),
+    [
+        ([0.03, 0.2, 0.5, 0.7, 0.96, 0.99], [0.0, 0.4, 0.1, 0.9, 0.8, 1.0]),
+        ([0.02, 0.1, 0.9, 0.98], [0.4, 0.45, 0.55, 0.6]),  # no shift, from the first step on
+    ],
+    ids=["few", "symmetric"],
+)
+def test_a_curve_of_few_links_is_the_likeliest_under_its_prior(probs, judged):
     """Log-likelihood − ½|curve − (0, 1)|² in plain loops: every step aside is worse, and it has one maximum."""
-    probs, judged = [0.03, 0.2, 0.5, 0.7, 0.96, 0.99], [0.0, 0.4, 0.1, 0.9, 0.8, 1.0]
 
     def gain(shift, slope):
         total = -(shift**2 + (slope - 1) ** 2) / 2

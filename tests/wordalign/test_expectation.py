@@ -97,7 +97,7 @@ def combine(name, agree, p, r):
 @pytest.mark.parametrize("agree", [True, False])
 def test_counts_of_links_are_those_of_all_paths(name, agree):
     settings = SHORT.model_copy(update={"agree": agree})
-    known = vocabularies(FEW)
+    known = vocabularies([*FEW, (["other"], ["words"])])  # of other shards
     counts = random_counts(known, agree=agree, settings=settings)
     model = Model.of(counts, known, settings)
     step = next(step for step in schedule(settings) if step.name == name)
@@ -178,8 +178,11 @@ def test_small_counts_are_dropped():
 
 def test_at_first_jumps_are_short_and_words_without_a_link_come_by_frequency():
     known = vocabularies(FEW)
-    model = Model.of(no_counts(known, SHORT), known, SHORT)
+    nothing = no_counts(known, SHORT)
+    assert (nothing.pairs, nothing.words, len(nothing.links[0])) == (0, 0, 0)
+    model = Model.of(nothing, known, SHORT)
     for side in (0, 1):
+        assert nothing.jumps[side].taken.shape == model.jumps[side].weights.shape
         counts = known[1 - side].counts
         assert model.null[side].tolist() == pytest.approx((counts / counts.sum()).tolist())
         weights = model.jumps[side].weights

@@ -38,6 +38,7 @@ def test_every_cell_knows_its_pair_of_words(corpus, chunk):
         )
         batches = make_batches(source, target, cells=40)
         table, cells = index_cells(batches, source, target)
+    assert len(cells) == sum(batch.cells.stop - batch.cells.start for batch in batches)
     seen = Counter(number for batch in batches for number in batch.numbers.tolist())
     assert seen == Counter(n for n, (left, right) in enumerate(corpus) if left and right)
     spelt = [words.spellings for words in table.words]

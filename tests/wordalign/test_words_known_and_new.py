@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from latentalign.wordalign.estimation import counts as module
 from latentalign.wordalign.estimation.counts import Counts, JumpCounts, SparseCounts, pair_keys
 from latentalign.wordalign.estimation.expectation import Shard
 from latentalign.wordalign.estimation.lexicon import mean
@@ -22,14 +23,14 @@ START = slice(None, 4)
 
 
 def test_shares_of_affixes_and_bands_by_hand():
-    words = Sentences.of([["hausherr", "17", "haus", "x1", "?", "2"]], KNOWN).words
-    assert words.spellings == ["haus", "17", "hausherr", "x1", "?", "2"]
+    words = Sentences.of([["hausherr", "17", "haus", "x1", "?", "2", "3.5"]], KNOWN).words
+    assert words.spellings == ["haus", "17", "hausherr", "x1", "?", "2", "3.5"]
     # a new word counts once; by its affix, haus has 6 occurrences
-    assert words.shares(START).tolist() == pytest.approx([4 / 6, 1.0, 1 / 7, 1.0, 1.0, 1.0])
+    assert words.shares(START).tolist() == pytest.approx([4 / 6, 1.0, 1 / 7, 1.0, 1.0, 1.0, 1.0])
     # frequencies 1, 2–3, 4–7, …: twelve of words with letters, twelve of numbers, twelve of other signs
-    assert words.bands.tolist() == [2, 12, 0, 0, 24, 12]
+    assert words.bands.tolist() == [2, 12, 0, 0, 24, 12, 12]
     # band 0 has no known word: a new one has all of it
-    assert words.band_shares.tolist() == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    assert words.band_shares.tolist() == pytest.approx([1.0] * 7)
     assert KNOWN.bands.tolist() == [2, 1, 24, 12]
     assert BANDS == 36
 
@@ -108,8 +109,9 @@ def test_counts_over_more_words_are_the_same_counts():
     assert agreed.links[0] is agreed.links[1]
 
 
-@pytest.mark.parametrize("agree", [True, False])
-def test_totals_add_every_count_and_drop_the_smallest(agree):
+@pytest.mark.parametrize(("agree", "chunk"), [(True, 1 << 18), (False, 1 << 18), (False, 5)])
+def test_totals_add_every_count_and_drop_the_smallest(agree, chunk, monkeypatch):
+    monkeypatch.setattr(module, "_CHUNK", chunk)
     known = vocabularies(corpus(6))
     parts = [random_counts(known, seed=seed, agree=agree) for seed in (1, 2, 3)]
     found = pruned_total(iter(parts), Settings(least_count=0.0))
@@ -127,6 +129,16 @@ def test_totals_add_every_count_and_drop_the_smallest(agree):
     few = pruned_total(iter(parts), Settings(least_count=0.5, most_counts=4))
     assert all(0 < len(side) <= 4 and side.values.min() >= 0.5 for side in few.links)
     assert (few.links[0] is few.links[1]) == agree
+
+
+def test_directions_that_agree_in_one_part_alone_are_added_up_apart():
+    known = vocabularies(corpus(6))
+    parts = [random_counts(known, seed=seed, agree=seed == 1) for seed in (1, 2)]
+    found = Counts.total(parts)
+    for side in (0, 1):
+        total = sum(float(part.links[side].values.sum()) for part in parts)
+        assert float(found.links[side].values.sum()) == pytest.approx(total)
+    assert found.links[0] is not found.links[1]
 
 
 def test_equal_counts_stand_or_fall_together():
