@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from latentalign.alignment import AlignmentProblem, Categorical, TableLikelihood
 from latentalign.alignment.latents.dependence import SequentialSteps
 
 STEPS = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
@@ -36,3 +37,10 @@ def test_samples_weigh_by_what_came_before() -> None:
         for t in range(3):
             before = [math.exp(sum(real(k, b)[:t])) for k in range(2)]
             assert found[:, b, t].tolist() == pytest.approx([one / sum(before) for one in before])
+
+
+def test_the_steps_of_a_problem_end_with_the_last_that_counts() -> None:
+    weights = torch.tensor([[1.0, 1.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
+    table = torch.zeros(3, 3, 2)
+    problem = AlignmentProblem(Categorical.from_scores(table), TableLikelihood(table), weights)
+    assert problem.steps.tolist() == [[True, True, False], [True, True, False], [True, False, False]]
