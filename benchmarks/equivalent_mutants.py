@@ -42,9 +42,14 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "a limit against overflow; the probability is 2e-22 there"
         ),
     },
+    "wordalign/estimation/counts.py": {
+        "SparseCounts.total: part.part(slice(place[number], place[number + 1])) [Add -> Sub]": (
+            "the first range takes all and the others nothing: only memory"
+        ),
+    },
     "wordalign/estimation/expectation.py": {
         "LoadedShard.__init__: self.numbers = tuple(torch.from_numpy(np.append(words.numbers, -1)) "
-        "for words in (source, target)) [drop USub]": "nothing jumps from padding, whatever its class",
+        "for words in (source, target)) [1 -> 0]": "nothing jumps from padding, whatever its class",
         "Independent.__init__: self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1])) [0 -> 1]": (
             "nothing is added to them, and both have one shape"
         ),

@@ -58,6 +58,13 @@ def test_every_cell_knows_its_pair_of_words(corpus, chunk):
                         assert cell == len(table)
 
 
+def test_pairs_with_an_empty_side_have_no_cells():
+    sides = [["a"], []], [[], ["b"]]
+    source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
+    table, cells = index_cells(make_batches(source, target), source, target)
+    assert (len(table), len(cells)) == (0, 0)
+
+
 def test_a_pair_is_padded_the_same_whatever_the_others_are():
     def shape(corpus):
         sides = [list(side) for side in zip(*corpus, strict=True)]
