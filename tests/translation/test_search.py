@@ -149,10 +149,13 @@ def conventional_beam(model, sentence, *, source_length, limit, beam, penalty):
         for score, log_prob, tokens, before in options[:beam]:
             if before is None:
                 finished.append((score / ((5 + len(tokens)) / 6), log_prob, tokens))
-        if len(finished) >= beam:
-            break
         alive = [item[1:] for item in options if item[3] is not None][:beam]
-    return sorted(finished, key=lambda item: -item[0])
+        finished.sort(key=lambda item: -item[0])
+        if len(finished) >= beam:
+            score, _, tokens = finished[0]
+            if not alive or score * (5 + len(tokens)) / 6 >= alive[0][0]:
+                break
+    return finished
 
 
 @pytest.mark.parametrize("beam", [2, 3, 5])
@@ -166,6 +169,20 @@ def test_narrow_beams_follow_the_stated_rules(beam):
         )
         assert found[sentence][0].tokens == expected[0][2]
         assert found[sentence][0].score == pytest.approx(expected[0][0], abs=1e-5)
+
+
+@pytest.mark.parametrize(("alpha", "penalty"), [(0.0, 0.0), (1.0, 0.5)])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_unlikely_ends_do_not_end_the_search(beam, alpha, penalty):
+    """2 3 4 … 11 is nearly certain; whatever ends before it does is not."""
+    model = Trigrams(1, 12, seed=7, sharpness=0.5)
+    model.logits[..., END] += 4.0
+    for before in range(12):
+        model.logits[:, :, before, {0: 2, 11: END}.get(before, before + 1)] += 14.0
+    found = model.search([10], beam=beam, n_best=beam, length_penalty=alpha, eos_penalty=penalty)[0]
+    assert found[0].tokens == list(range(2, 12))
+    assert found[0].log_prob > -0.01
+    assert len(found) == beam
 
 
 def test_a_batch_is_its_sentences_one_by_one():

@@ -6,8 +6,10 @@ A hypothesis of `len` tokens (the end of sentence not counted) is ranked by
 
 The penalty is taken off the score of the end token, so it also decides when a hypothesis may end. An end
 enters the finished ones if it is among the `beam` best continuations of its sentence; the beam goes on with
-the `beam` best others. A sentence is done, and leaves the batch, when `beam` hypotheses have ended, when
-no living one can still enter the n best, or at its length limit, where only the end is left to choose.
+the `beam` best others. A sentence is done, and leaves the batch, when no living hypothesis can still enter the n
+best; when `beam` have ended and the n best of them are likelier than every living one; or at its length limit, where
+only the end is left to choose. That `beam` have ended is not enough: beside one hypothesis that is nearly certain,
+the others are unlikely ends, and they come first.
 """
 
 from dataclasses import dataclass
@@ -258,8 +260,11 @@ def _done(beam: _Beam, step: int, options: SearchOptions) -> Tensor:
         options.normalizer(beam.limit.to(log_prob.dtype)),
         options.normalizer(torch.full_like(log_prob, step + 1)),
     )
-    beaten = beam.score[:, options.n_best - 1] >= log_prob / divisor
-    return (beam.ended >= options.beam) | beaten | (beam.limit <= step)
+    last = beam.score[:, options.n_best - 1]  # of the n best, −inf where there are fewer
+    beaten = last >= log_prob / divisor
+    undivided = last * options.normalizer(beam.length[:, options.n_best - 1].to(last.dtype))
+    likelier = (beam.ended >= options.beam) & (undivided >= beam.alive.amax(1))
+    return likelier | beaten | (beam.limit <= step)
 
 
 def _collect(results: list[list[Hypothesis]], beam: _Beam) -> None:
