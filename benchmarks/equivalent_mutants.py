@@ -28,12 +28,25 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_PartialSums._weighted_probs: if self.log_normalizers is not None and largest is not None: [And -> Or]": (
             "both are None, or neither is"
         ),
+        "_Candidates.needed: scale.masked_fill_(summed + _per_row(summed, rows, bounds) <= self.threshold, 0.0) "
+        "[0.0 -> 1.0]": "more is evaluated than is needed",
         "_Candidates.needed: change = torch.zeros_like(left)  # [A,W,K] by each position at most, in nats "
         "[zeros_like -> ones_like]": (
             "of positions that are not left out anyway; a change of more than 1 nat is beyond any tolerance"
         ),
     },
+    "translation/beam/search.py": {
+        "_Beam.start: length=torch.zeros(pool, dtype=torch.long, device=device), [zeros -> ones]": (
+            "of places without a hypothesis, which nobody reads"
+        ),
+        "_done: options.normalizer(torch.full_like(log_prob, step + 1)), [1 -> 0]": (
+            "a looser upper bound under a negative length penalty: the search ends later, with the same result"
+        ),
+    },
     "translation/align.py": {
+        "TranslationAligner.has_posterior: return len(self.model.phi()) > 0 [0 -> 1]": (
+            "an inference network has more than one parameter"
+        ),
         "TranslationAligner._groups: real.sort(key=lambda number: (len(pairs[number].target), "
         "len(pairs[number].source))) [drop the statement]": "other batches, the same alignments: only speed",
     },

@@ -31,6 +31,7 @@ def random_mixture(seed):
     shares = (normal(SENTENCES, HYPOTHESES, POSITIONS) * (0.3, 1.5, 3.0)[seed // 3 % 3]).softmax(-1)
     weights, positions = shares.sort(-1, descending=True)
     log_probs = -torch.rand(SENTENCES, HYPOTHESES, generator=chance, dtype=torch.float64) * 3
+    log_probs -= 40.0 * (seed % 2)  # of a long hypothesis
     only_end = torch.tensor([False, False, seed % 4 == 0])
     return likelihood, weights, positions, BeamStatus(log_probs, PLACES, only_end)
 
