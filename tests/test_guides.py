@@ -30,7 +30,7 @@ def test_latent_attention() -> None:
     assert losses[-1] < 0.6 * losses[0]  # it learns
     assert torch.isfinite(names["gap"]).all()
     assert (names["gap"] > -1e-5).all()
-    assert names["right"] > 0.6  # links of the Transformer: 0.76 to 1 over five seeds, 0.2 by chance
+    assert names["right"] > 0.8  # links of the Transformer
 
 
 @pytest.mark.parametrize("page", ["gaussian.md", "memory.md", "training-a-translator.md"])
