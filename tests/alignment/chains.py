@@ -25,6 +25,12 @@ EXACT = {"rtol": 1e-9, "atol": 1e-11}
 LEAVES = ("scores", "jumps", "log_f", "posterior_scores", "posterior_jumps")
 
 
+def close(found: Tensor, expected: Any, **tolerance: float) -> None:
+    torch.testing.assert_close(
+        found.detach().double(), torch.tensor(expected, dtype=DOUBLE), **(tolerance or EXACT)
+    )
+
+
 @dataclass
 class ChainProblem:
     """A chain as prior, a chain as posterior and a table of log f; examples of different sizes are padded."""

@@ -13,20 +13,12 @@ from latentalign.alignment import (
     MonotoneTransitions,
 )
 from latentalign.alignment.chains.evidence import log_evidence
-from latentalign.alignment.chains.filtering import predict, update
-from latentalign.alignment.chains.monotone import _prefix_sums
 from tests import chain_oracles, oracles
 from tests.alignment import chains
-from tests.alignment.chains import DOUBLE, EXACT, ChainProblem
+from tests.alignment.chains import DOUBLE, EXACT, ChainProblem, close
 from tests.chain_oracles import PlainChain
 
 SEEDS = range(3)
-
-
-def close(found: Tensor, expected, **tolerance: float) -> None:
-    torch.testing.assert_close(
-        found.detach().double(), torch.tensor(expected, dtype=DOUBLE), **(tolerance or EXACT)
-    )
 
 
 @pytest.mark.parametrize("obvious", [False, True])
@@ -330,107 +322,3 @@ def test_the_fast_sums_give_way_where_they_would_not_be_exact() -> None:
     )
     torch.testing.assert_close(fast.value, slow.value)
     close(fast.value[0], [-400.0, 0.0])
-
-
-# ------------------------------------------------------------------------------------------ samples and steps
-
-
-def test_samples_follow_the_law_of_the_chain() -> None:
-    """Shares of all paths among 20,000 samples; 5 standard errors each, so one seed in 100,000 would fail."""
-    problem = chains.make(1)
-    drawn = problem.prior().sample(20_000, torch.Generator().manual_seed(0))
-    again = problem.prior().sample(20_000, torch.Generator().manual_seed(0))
-    assert torch.equal(drawn, again)
-    for b, plain in enumerate(problem.plain()):
-        count, _ = problem.sizes(b)
-        paths, counts = drawn[:, b, :count].unique(dim=0, return_counts=True)
-        law = chain_oracles.law(plain.prior)
-        assert {tuple(path) for path in paths.tolist()} <= set(law)
-        for path, number in zip(paths.tolist(), counts.tolist(), strict=True):
-            p = law[tuple(path)]
-            assert abs(number / 20_000 - p) < 5 * math.sqrt(p * (1 - p) / 20_000)
-
-
-@pytest.mark.parametrize("transitions", ["jumps", "monotone"])
-def test_the_filter_step_by_step_is_the_filter(transitions: str) -> None:
-    problem = chains.make(0, sizes=((3, 3), (3, 2)))
-    moves = MatrixTransitions(problem.jumps) if transitions == "jumps" else MonotoneTransitions(3)
-    chain = Chain.from_scores(problem.scores, problem.mask, transitions=moves)
-    whole = chain.predictive(problem.likelihood()).probs
-    evidence = chain.marginalise(problem.log_f).value
-    belief = None
-    for t in range(3):
-        # two hypotheses at once, of which the second is the first again
-        twice = problem.scores[:, None, t].expand(-1, 2, -1)
-        log_pi = predict(belief, twice, moves, mask=problem.mask[:, None])
-        torch.testing.assert_close(log_pi[:, 1].exp(), whole[:, t])
-        now = (log_pi + problem.log_f[:, None, t]).logsumexp(dim=-1)
-        torch.testing.assert_close(now, evidence[:, t, None].expand(-1, 2))
-        belief = update(log_pi, problem.log_f[:, None, t])
-        torch.testing.assert_close(belief.exp().sum(dim=-1), torch.ones(2, 2, dtype=DOUBLE))
-
-
-def test_the_gradient_of_a_single_step_may_be_negative() -> None:
-    problem = chains.make(0)
-    scores, log_f = problem.scores[:, :1], problem.log_f[:, :1]
-    value = Chain.from_scores(scores, problem.mask, transitions=MatrixTransitions(problem.jumps)).marginalise(
-        log_f
-    )
-    up = problem.gradients(value.surrogate.sum())
-    down = problem.gradients(-value.surrogate.sum())
-    assert up["scores"].abs().max() > 0.01
-    for name in ("scores", "log_f"):
-        torch.testing.assert_close(down[name], -up[name])
-
-
-def test_padding_of_a_drawn_path_stays_where_the_chain_ended() -> None:
-    generator = torch.Generator().manual_seed(0)
-    steps = torch.tensor([[True, True, False, False]])
-    forwards = torch.full((3, 3), -torch.inf).fill_diagonal_(-torch.inf)
-    forwards[0, 1] = forwards[1, 2] = forwards[2, 0] = 0.0  # every step moves on
-    chain = Chain.from_scores(torch.zeros(1, 4, 3), transitions=MatrixTransitions(forwards), steps=steps)
-    paths = chain.sample(20, generator)[:, 0]
-    assert (paths[:, 1] == (paths[:, 0] + 1) % 3).all()
-    assert (paths[:, 2:] == paths[:, 1:2]).all()
-
-
-@pytest.mark.parametrize("stay", [True, False])
-def test_expected_moves_of_monotone_transitions_are_sums_over_the_allowed_ones(stay: bool) -> None:
-    generator = torch.Generator().manual_seed(3)
-    source, destination = torch.randn(2, 1, 3, 4, generator=generator, dtype=DOUBLE)
-    found = MonotoneTransitions(4, stay).counts(source, destination)[0]
-    for k in range(4):
-        for i in range(4):
-            moves = [math.exp(source[0, t, k] + destination[0, t, i]) for t in range(3)]
-            is_allowed = i > k or (stay and i == k)
-            assert found[k, i].item() == pytest.approx(sum(moves) if is_allowed else 0.0)
-
-
-def test_steps_and_support_of_a_chain_are_narrowed() -> None:
-    chain = Chain.from_scores(torch.zeros(1, 3, 3), transitions=MonotoneTransitions(3))
-    steps = torch.tensor([[True, True, False]])
-    assert torch.equal(chain.over_steps(steps).steps, steps)
-    few = torch.tensor([[True, True, False]])
-    smaller = Chain.from_scores(torch.zeros(1, 3, 3), few, transitions=MonotoneTransitions(3))
-    assert torch.equal(chain.within(smaller).support, smaller.support)
-    assert chain.within(chain) is chain
-
-
-def test_what_cannot_come_next_has_no_probability() -> None:
-    problem = chains.make(0)
-    found = problem.prior().predictive(problem.likelihood())
-    assert not found.support.all()
-    assert (found.log_probs[~found.support] == -torch.inf).all()
-
-
-def test_prefix_sums_can_be_differentiated_twice() -> None:
-    v = torch.randn(2, 4, generator=torch.Generator().manual_seed(0), dtype=DOUBLE, requires_grad=True)
-    assert torch.autograd.gradcheck(_prefix_sums, v)
-    assert torch.autograd.gradgradcheck(_prefix_sums, v)
-    # the gradient that can be differentiated once more is the same one
-    weights = torch.arange(8.0, dtype=DOUBLE).view(2, 4)
-    slopes = [
-        torch.autograd.grad((weights * _prefix_sums(v)).sum(), v, create_graph=twice)[0]
-        for twice in (False, True)
-    ]
-    torch.testing.assert_close(slopes[1], slopes[0])

@@ -17,16 +17,10 @@ from latentalign.alignment import (
 )
 from tests import chain_oracles, oracles
 from tests.alignment import chains
-from tests.alignment.chains import DOUBLE, EXACT
+from tests.alignment.chains import DOUBLE, EXACT, close
 from tests.chain_oracles import PlainChain
 
 SEEDS = range(3)
-
-
-def close(found: Tensor, expected, **tolerance: float) -> None:
-    torch.testing.assert_close(
-        found.detach().double(), torch.tensor(expected, dtype=DOUBLE), **(tolerance or EXACT)
-    )
 
 
 def test_the_null_state_remembers_where_the_chain_was() -> None:
