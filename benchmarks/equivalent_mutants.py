@@ -63,12 +63,5 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "wordalign/estimation/expectation.py": {
         "LoadedShard.__init__: self.numbers = tuple(torch.from_numpy(np.append(words.numbers, -1)) "
         "for words in (source, target)) [1 -> 0]": "nothing jumps from padding, whatever its class",
-        "Independent.__init__: self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1])) [0 -> 1]": (
-            "nothing is added to them, and both have one shape"
-        ),
-    },
-    "wordalign/text/likeness.py": {
-        "_signatures: return bits, sizes, sizes - np.bitwise_count(bits).sum(axis=1).astype(np.int16) "
-        "[Sub -> Add]": "a looser upper bound: more pairs are compared, the same are found",
     },
 }

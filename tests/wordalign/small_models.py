@@ -13,7 +13,13 @@ from tests.wordalign import oracle
 from tests.wordalign.corpora import generated
 
 SETTINGS = Settings(
-    jump_classes=3, widest_jump=5, prefixes=(2,), suffixes=(3,), band_weight=0.0, shard_cells=500
+    jump_classes=3,
+    widest_jump=5,
+    prefixes=(2,),
+    suffixes=(3,),
+    likeness_weight=0.6,
+    band_weight=0.0,
+    shard_cells=500,
 )
 
 

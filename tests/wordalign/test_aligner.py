@@ -1,5 +1,6 @@
 """Learning, aligning, saving, updating and merging, on corpora whose links are known."""
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +103,12 @@ def test_a_saved_aligner_is_the_same(aligner, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
+def test_an_empty_folder_may_be_written_to(aligner, tmp_path):
+    aligner.save(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    same(aligner, Aligner.load(tmp_path), atol=0.0, rtol=0.0)
+
+
 def test_saving_again_replaces_an_aligner_and_nothing_else(aligner, tmp_path):
     aligner.save(tmp_path / "saved")
     aligner.save(tmp_path / "saved")
@@ -159,6 +166,15 @@ def test_another_config_is_refused(aligner, tmp_path, content, message):
     aligner.save(folder)
     (folder / "config.yaml").write_text(content)
     with pytest.raises(UserError, match=message):
+        Aligner.load(folder)
+
+
+def test_settings_of_another_version_are_refused(aligner, tmp_path):
+    folder = tmp_path / "saved"
+    aligner.save(folder)
+    config = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(config.replace("settings:\n", "settings:\n  depth: 3\n"))
+    with pytest.raises(UserError, match="not an aligner of this version"):
         Aligner.load(folder)
 
 
@@ -319,3 +335,22 @@ def test_saving_is_whole_or_not_at_all(aligner, tmp_path, monkeypatch):
         aligner.save(folder)
     assert (folder / "config.yaml").read_bytes() == before
     assert [path.name for path in Path(tmp_path).iterdir()] == ["saved"]
+
+
+def test_an_aligner_that_cannot_be_replaced_stays(aligner, tmp_path, monkeypatch):
+    folder = tmp_path / "saved"
+    aligner.save(folder)
+    before = (folder / "config.yaml").read_bytes()
+    move, moved = os.replace, []
+
+    def fail_once(source: object, destination: object) -> None:
+        moved.append(destination)
+        if moved.count(folder) == 1 and destination == folder:
+            raise OSError("disk full")
+        move(source, destination)
+
+    monkeypatch.setattr("latentalign.wordalign.folder.os.replace", fail_once)
+    with pytest.raises(OSError, match="disk full"):
+        aligner.save(folder)
+    assert (folder / "config.yaml").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]

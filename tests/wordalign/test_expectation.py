@@ -177,11 +177,12 @@ def test_small_counts_are_dropped():
 
 
 def test_at_first_jumps_are_short_and_words_without_a_link_come_by_frequency():
-    known = vocabularies(FEW)
+    known = vocabularies([*FEW, (["other", "more"], ["words"])])
     nothing = no_counts(known, SHORT)
     assert (nothing.pairs, nothing.words, len(nothing.links[0])) == (0, 0, 0)
     model = Model.of(nothing, known, SHORT)
     for side in (0, 1):
+        assert nothing.null[side].tolist() == [0.0] * len(known[1 - side])
         assert nothing.jumps[side].taken.shape == model.jumps[side].weights.shape
         counts = known[1 - side].counts
         assert model.null[side].tolist() == pytest.approx((counts / counts.sum()).tolist())

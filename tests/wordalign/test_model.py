@@ -123,6 +123,10 @@ def test_posteriors_are_those_of_all_paths():
         for row, (number, inside) in enumerate(batch.pairs()):
             found[number] = batch.forward[inside], batch.backward[inside].T
             scores[number] = batch.scores[row]
+            rows, columns = np.indices(batch.inside.shape[1:])
+            assert (
+                batch.inside[row] == (rows < len(pairs[number][1])) & (columns < len(pairs[number][0]))
+            ).all()
             assert batch.unknown[row] == 0
     for number, pair in enumerate(pairs):
         gain = 0.0  # over words that are drawn by their frequency
@@ -217,6 +221,12 @@ def test_agreement_counts_no_more_than_either_direction():
         assert agreed.links[0].values.sum() < side.values.sum()
     linked_and_not = agreed.links[0].values.sum() + agreed.null[0].sum()
     assert linked_and_not == pytest.approx(sum(len(pair[1]) for pair in pairs), rel=1e-3)
+
+
+def test_affixes_are_the_first_and_the_last_letters():
+    settings = Settings(prefixes=(4, 6), suffixes=(5,))
+    assert ["regierung"[cut] for cut in cuts(settings)] == ["regi", "regier", "erung"]
+    assert cuts(settings.model_copy(update={"affix_weight": 0.0})) == []
 
 
 def test_an_indexed_table_holds_every_pair_of_affixes():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from latentalign.wordalign.estimation import counts
 from latentalign.wordalign.estimation.counts import SparseCounts, pair_keys
 from latentalign.wordalign.text import cooccurrence
-from latentalign.wordalign.text.cooccurrence import index_cells
+from latentalign.wordalign.text.cooccurrence import _by_source_word, _runs, index_cells
 from latentalign.wordalign.text.corpus import Sentences, make_batches
 from latentalign.wordalign.text.likeness import likeness
 from latentalign.wordalign.text.vocabulary import WordVocabulary
@@ -26,9 +26,7 @@ def test_words_are_ranked_by_frequency_then_by_spelling():
     assert vocabulary.counts.tolist() == [2, 2, 1, 1]
 
 
-@settings(max_examples=60, deadline=None)
-@given(corpora, st.sampled_from([1 << 20, 3]))
-def test_every_cell_knows_its_pair_of_words(corpus, chunk):
+def check_cells(corpus, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "_CHUNK", chunk)  # also where a word's cells do not fit into one chunk
         known = [WordVocabulary.of(words[:-1] for words in side) for side in zip(*corpus, strict=True)]
@@ -58,11 +56,49 @@ def test_every_cell_knows_its_pair_of_words(corpus, chunk):
                         assert cell == len(table)
 
 
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.sampled_from([1 << 20, 3]))
+def test_every_cell_knows_its_pair_of_words(corpus, chunk):
+    check_cells(corpus, chunk)
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 3])
+def test_every_cell_of_some_pairs_knows_its_pair_of_words(chunk):
+    check_cells([(list("abcab"), list("deed")), (["a"], ["e"]), (list("cb"), list("ddda"))], chunk)
+
+
+def test_words_are_worked_on_whole_and_as_many_as_fit(monkeypatch):
+    monkeypatch.setattr(cooccurrence, "_CHUNK", 5)
+    words, cells = zip(*[(0, 2), (0, 2), (1, 1), (2, 4), (2, 3), (3, 1), (4, 4), (5, 1)], strict=True)
+    assert list(_runs(np.array(words), np.array(cells))) == [(0, 3), (3, 5), (5, 7), (7, 8)]
+
+
+def test_a_frequent_word_is_worked_on_by_its_target_words(monkeypatch):
+    monkeypatch.setattr(cooccurrence, "_CHUNK", 3)
+    sides = [["a", "a"], ["b"]], [["c", "d", "e"], ["c"]]
+    source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
+    chunks = [
+        [(source.words.spellings[f], target.words.spellings[e]) for f, e in zip(words, targets, strict=True)]
+        for words, targets, _ in _by_source_word(make_batches(source, target), source, target)
+    ]
+    assert chunks == [[("a", "c")] * 2, [("a", "d")] * 2, [("a", "e")] * 2, [("b", "c")]]
+
+
 def test_pairs_with_an_empty_side_have_no_cells():
     sides = [["a"], []], [[], ["b"]]
     source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
     table, cells = index_cells(make_batches(source, target), source, target)
     assert (len(table), len(cells)) == (0, 0)
+
+
+def test_pairs_of_the_same_lengths_are_one_batch():
+    long, short = ["a"] * 8, ["a"]
+    sides = [long, short] * 4, [short, long] * 4
+    source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
+    assert sorted(sorted(batch.numbers.tolist()) for batch in make_batches(source, target)) == [
+        [0, 2, 4, 6],
+        [1, 3, 5, 7],
+    ]
 
 
 def test_a_pair_is_padded_the_same_whatever_the_others_are():
@@ -117,3 +153,9 @@ def test_words_that_look_alike_are_found_without_a_miss(one, other):
     assert dict(zip(which.tolist(), found.tolist(), strict=True)) == pytest.approx(
         {n: value for n, value in expected.items() if value >= 0.5}
     )
+
+
+def test_words_that_share_no_letters_are_not_compared(monkeypatch):
+    monkeypatch.setattr("latentalign.wordalign.text.likeness.dice", None)
+    which, _ = likeness((["regierung"], ["house"]), (np.array([0]), np.array([0])), least=0.5)
+    assert which.tolist() == []

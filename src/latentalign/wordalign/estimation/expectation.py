@@ -93,7 +93,7 @@ class Independent:
 
     def __init__(self, model: Model) -> None:
         self.null = model.settings.null
-        self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1]))
+        self.sums = tuple(map(JumpSums, model.jumps))
 
     def posterior(self, side: Direction) -> Posterior:
         linked = side.emission * ((1 - self.null) / side.lengths)[:, None, None]
@@ -121,7 +121,7 @@ class LinkChain:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.sums = (JumpSums(model.jumps[0]), JumpSums(model.jumps[1]))
+        self.sums = tuple(map(JumpSums, model.jumps))
 
     def posterior(self, side: Direction) -> Posterior:
         found, jumps = chain_counts(self.model, side)

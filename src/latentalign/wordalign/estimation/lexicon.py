@@ -50,7 +50,7 @@ class IndexedTable:
     @classmethod
     def of(cls, table: PairTable, settings: Settings) -> "IndexedTable":
         affixes = [AffixPairs.of(table, cut) for cut in cuts(settings)]
-        alike = np.empty(0, np.int64), np.empty(0)
+        alike = np.array([], np.int64), np.array([])
         if settings.likeness_weight:
             spellings = (table.words[0].spellings, table.words[1].spellings)
             which, dice = likeness(spellings, (table.source, table.target), least=settings.least_likeness)

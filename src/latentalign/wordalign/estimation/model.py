@@ -51,12 +51,13 @@ class Model:
             _null(counts.null[0], vocabularies[1], settings),
             _null(counts.null[1], vocabularies[0], settings),
         )
-        learnt = counts.jumps[0].taken.any()
-        jumps = (
-            JumpTables.of(counts.jumps[0], settings) if learnt else JumpTables.initial(settings),
-            JumpTables.of(counts.jumps[1], settings) if learnt else JumpTables.initial(settings),
+        forward_jumps, backward_jumps = (
+            JumpTables.of(jumps, settings) if jumps.taken.any() else JumpTables.initial(settings)
+            for jumps in counts.jumps
         )
-        return cls(vocabularies, counts.links, (lexicon, reverse), null, jumps, settings)
+        return cls(
+            vocabularies, counts.links, (lexicon, reverse), null, (forward_jumps, backward_jumps), settings
+        )
 
     def translate(self, indexed: IndexedTable) -> tuple[Tensor, Tensor]:
         """t(e|f) and t(f|e) for every pair of the table [N+1]."""

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -19,7 +20,7 @@ class InProcesses:
 
     def __init__(self, shards: ShardsOnDisk, processes: int) -> None:
         self.shards = shards
-        self.rounds = 0
+        self.rounds = count()  # so that every model has a path of its own
         threads = max(1, torch.get_num_threads() // processes)
         self.pool = ProcessPoolExecutor(
             processes,
@@ -32,8 +33,7 @@ class InProcesses:
         return len(self.shards)
 
     def expect(self, model: Model, step: Round) -> Iterator[Counts]:
-        self.rounds += 1
-        path = self.shards.folder / f"model-{self.rounds}"
+        path = self.shards.folder / f"model-{next(self.rounds)}"
         path.write_bytes(pickle.dumps((model, step), protocol=pickle.HIGHEST_PROTOCOL))
         yield from self.pool.map(_expect, [path] * len(self), [self.shards] * len(self), range(len(self)))
         path.unlink()

@@ -41,7 +41,7 @@ class WordVocabulary:
     @cached_property
     def bands(self) -> np.ndarray:
         """The band of every word [V]: how often it is seen, and what it is made of."""
-        frequency = np.minimum(np.log2(np.maximum(self.counts, 1)).astype(np.int64), _FREQUENCIES - 1)
+        frequency = np.minimum(np.log2(self.counts).astype(np.int64), _FREQUENCIES - 1)
         return frequency + np.array([_shape(word) for word in self.words], dtype=np.int64) * _FREQUENCIES
 
     @cached_property
