@@ -21,6 +21,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "marginalise_pruned: share = everywhere.softmax(dim=-1).nan_to_num(0.0)  # NaN where no position can give the "
         "output [0.0 -> 1.0]": "an output that no position can give has no gradient, whatever its shares",
     },
+    "alignment/likelihoods/softmax_head.py": {
+        "SoftmaxHead.among: found = values.new_empty(*rows[0].shape, words.shape[1], dtype=widened(values.dtype)) "
+        "[0 -> 1]": "both rows have one shape",
+    },
     "translation/beam/mixture.py": {
         "_PartialSums.evaluate: for block in blocks(len(pairs), flat.shape[1]): [1 -> 0]": (
             "only how many pairs are worked on at a time"

@@ -54,6 +54,11 @@ def gaussian() -> ContextLikelihood:
     return ContextLikelihood(head, PROBLEM.values, PROBLEM.queries, PROBLEM.targets.double())
 
 
+def f_of(targets: torch.Tensor) -> torch.Tensor:
+    f = ContextLikelihood(PROBLEM.head, PROBLEM.values, PROBLEM.queries, targets)
+    return f.everywhere(PRIOR.support)
+
+
 CHOICES: dict[str, Mistake] = {
     "no samples, reinforce": (lambda: Reinforce(samples=0), ConfigError, ["samples", "at least 1", "0"]),
     "no samples, gumbel": (lambda: GumbelSoftmax(samples=0), ConfigError, ["samples", "at least 1", "0"]),
@@ -163,6 +168,31 @@ COMBINATIONS: dict[str, Mistake] = {
         ),
         ConfigError,
         ["targets", "observed outputs", "none", "pass targets="],
+    ),
+    "fractions for logits": (
+        lambda: f_of(PROBLEM.targets.double()),
+        ConfigError,
+        ["targets", "whole numbers [B,T]", "logits", "float64 with 0 more axes", "targets.long()"],
+    ),
+    "several whole numbers for logits": (
+        lambda: f_of(PROBLEM.targets[..., None]),
+        ConfigError,
+        ["targets", "whole numbers [B,T]", "int64 with 1 more axes", "Distribution"],
+    ),
+    "a value beyond the logits": (
+        lambda: f_of(torch.full_like(PROBLEM.targets, 3)),
+        ConfigError,
+        ["targets", "from 0 to 2", "3 logits", "received 3", "-100"],
+    ),
+    "a value below 0": (
+        lambda: f_of(torch.full_like(PROBLEM.targets, -1)),
+        ConfigError,
+        ["targets", "from 0 to 2", "received -1", "-100"],
+    ),
+    "one row without a link": (
+        lambda: Categorical.from_probs(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]])),
+        ConfigError,
+        ["probs", "a positive sum in every row", "a smallest sum of 0", "external_posterior"],
     ),
     "enumerate a relaxed latent": (
         lambda: Hard()(AlignmentProblem(RELAXED, F)),

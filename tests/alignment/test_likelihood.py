@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from latentalign.alignment import ContextLikelihood, TableLikelihood
+from latentalign.alignment import ConfigError, ContextLikelihood, Likelihood, TableLikelihood
 from tests import oracles
 from tests.alignment import problems
 from tests.alignment.problems import EXACT
@@ -170,3 +170,41 @@ def test_a_table_gives_back_its_entries() -> None:
     mask = torch.zeros(1, 3, 4, dtype=torch.bool)
     mask[0, 1, 2] = True
     assert f.everywhere(mask).nonzero().tolist() == [[0, 1, 2]]
+
+
+def test_several_numbers_of_an_output_are_ignored_together() -> None:
+    values, queries = torch.zeros(1, 2, 2), torch.zeros(1, 2, 2)
+    targets = torch.tensor([[[1, 0], [-100, -100]]])
+
+    def head(context: Tensor, query: Tensor) -> torch.distributions.Distribution:
+        return torch.distributions.Categorical(logits=(context + query)[..., None].expand(-1, 2, 3))
+
+    f = ContextLikelihood(head, values, queries, targets)
+    assert f.counted is not None
+    assert f.counted.tolist() == [[True, False]]
+    found = f.everywhere(torch.ones(1, 2, 2, dtype=torch.bool))
+    torch.testing.assert_close(found, torch.tensor([[[-2 * math.log(3)] * 2, [0.0, 0.0]]]))
+
+
+class Twice(Likelihood):
+    """One's own: no more than what has to be written."""
+
+    def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
+        return 2.0 * position
+
+    def mixture(self, z: Tensor) -> Tensor:
+        return z.sum(dim=-1)
+
+
+def test_nothing_is_promised_of_ones_own_likelihood() -> None:
+    f = Twice()
+    assert f.at(torch.tensor([[[1, 0, 3]]])).tolist() == [[[2.0, 0.0, 6.0]]]
+    assert f.upper_bound(torch.tensor([[[1, 0]]])).tolist() == [[[math.inf, math.inf]]]
+    assert not f.is_probability
+    assert not f.is_lazy  # what matters is evaluated again with a graph, and only that
+    for ask in (
+        lambda: f.log_probs_mixture(torch.ones(1, 1, 2)),
+        lambda: f.log_probs_pairs(*[torch.tensor([0])] * 3),
+    ):
+        with pytest.raises(ConfigError, match="Twice has no finite set of output values"):
+            ask()

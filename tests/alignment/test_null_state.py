@@ -63,6 +63,11 @@ def test_the_null_state_remembers_where_the_chain_was() -> None:
     assert found[4].item() == pytest.approx(slope * chance * (1 - chance), rel=1e-6)
 
 
+def test_what_comes_from_nowhere_is_as_likely_in_every_null_state() -> None:
+    found = f_with_null(torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[-1.0]]))
+    assert found.tolist() == [[[1.0, 2.0, 3.0, -1.0, -1.0, -1.0, -1.0]]]
+
+
 @pytest.mark.parametrize("monotone", [False, True])
 def test_a_chain_with_null_states_is_that_of_all_paths(monotone: bool) -> None:
     generator = torch.Generator().manual_seed(2)

@@ -304,8 +304,32 @@ def test_frozen_parameters_get_no_gradient() -> None:
     found = REQUESTS["everywhere"](setting.fast).sum()
     expected = REQUESTS["everywhere"](setting.plain).sum()
     leaves = (setting.values, setting.queries)
-    for a, b in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(expected, leaves), strict=True):
+    with Products() as products:
+        slopes = torch.autograd.grad(found, leaves)
+    assert products.rows == 60  # to the hidden layer; probabilities were kept
+    for a, b in zip(slopes, torch.autograd.grad(expected, leaves), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_under_autocast_products_are_in_half_precision_and_all_else_is_not() -> None:
+    setting = Setting()
+    setting.output.float()
+    values, queries = (leaf.detach().float().requires_grad_() for leaf in (setting.values, setting.queries))
+    leaves = (values, queries, *setting.output.parameters())
+    f = ContextLikelihood(SoftmaxHead(setting.output), values, queries, setting.targets)
+    slopes = torch.randn(3, 4, 5)
+
+    def found() -> tuple[Tensor, ...]:
+        value = REQUESTS["everywhere"](f)
+        return value, *torch.autograd.grad((value * slopes).sum(), leaves)
+
+    exact = found()
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = found()
+    for a, b in zip(rounded, exact, strict=True):
+        assert a.dtype == torch.float32
+        assert 1e-5 < (a - b).norm() / b.norm() < 0.02  # a number of 8 bits is off by 0.4 % at most
 
 
 def test_predictions_use_the_same_logits() -> None:

@@ -51,6 +51,12 @@ def log_probs(found, beam):
     return scores.values.log() - scores.log_normalizer[..., None] + beam.log_probs[..., None]
 
 
+def test_hypotheses_are_compared_with_the_best_of_their_sentence():
+    log_probs = torch.tensor([[-41.0, -40.0, -200.0], [-2.0, -5.0, -torch.inf]])
+    found = mixture._behind_the_best(BeamStatus(log_probs, PLACES, torch.zeros(2, dtype=torch.bool)))
+    assert found.tolist() == [[-1.0, 0.0, -60.0], [0.0, -3.0, -60.0]]
+
+
 @torch.no_grad()
 def test_everywhere_is_everywhere():
     likelihood, weights, positions, beam = random_mixture(1)

@@ -96,7 +96,7 @@ def with_null(chain: Chain, log_odds: Tensor | float) -> Chain:
     mask = torch.cat([chain.support, before, torch.ones_like(chain.steps)[..., None]], dim=-1)
     start = torch.cat([chain.start, chain.start.new_zeros(batch, positions + 1)], dim=-1)
     return Chain.from_scores(
-        states.masked_fill(~mask, 0.0),
+        states,
         mask,
         transitions=_null_transitions(chain),
         steps=chain.steps,
