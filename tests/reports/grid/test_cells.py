@@ -48,6 +48,17 @@ def test_schedules_follow_the_plan():
     assert [phase.trains_theta for phase in schedule_of(relaxed.recipe).phases] == [True, False, True]
 
 
+def test_a_shared_warm_up_has_the_rates_of_the_rows():
+    base = merge(RECIPE, {"training": {"decay": "cosine"}})
+    cells = build_cells(base, [SPECS["soft"], SPECS["marginal"]], (1,))
+    (warmup,) = shared_warmups(cells)["marginal-s1"]
+    assert warmup.recipe.training.epochs == 1.0
+    assert warmup.recipe.training.decay.epochs == 3.0
+    # a cosine of another length gives other weights, even if training ends at the same place
+    short = build_recipe(merge(base, {"training": {"epochs": 2.0}}))
+    assert fingerprint(short, until=1.0) != fingerprint(build_recipe(base), until=1.0)
+
+
 def test_a_gaussian_context_is_warmed_up_softly_by_itself():
     (cell,) = cells_of("gaussian-context")
     pathwise = "Elbo(estimator=Pathwise(samples=1))"

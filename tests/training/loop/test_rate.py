@@ -22,7 +22,10 @@ STEPS = 8  # an epoch of the toy task, or two with two batches an update
 
 def shares(steps: int, **settings: Any) -> list[float]:
     config = TrainingConfig.model_validate(settings)
-    return [share_of_rate(config, step=step, done=(step - 1) / steps) for step in range(1, steps + 1)]
+    return [
+        share_of_rate(config, step=step, position=(step - 1) / steps, total=1.0)
+        for step in range(1, steps + 1)
+    ]
 
 
 def test_warm_up_grows_evenly_and_then_keeps_the_rate() -> None:
@@ -39,9 +42,19 @@ def test_cosine_falls_over_the_whole_training_to_its_floor() -> None:
     half_way = shares(4, decay="cosine")[2]
     assert half_way == pytest.approx(0.5)
     floored = TrainingConfig.model_validate({"decay": {"name": "cosine", "floor": 0.1}})
-    assert share_of_rate(floored, step=99, done=1.0) == pytest.approx(0.1)
-    assert share_of_rate(floored, step=99, done=1.5) == pytest.approx(0.1), "a step that began after the end"
+    assert share_of_rate(floored, step=99, position=3.0, total=3.0) == pytest.approx(0.1)
+    assert share_of_rate(floored, step=99, position=4.5, total=3.0) == pytest.approx(0.1), (
+        "begun after the end"
+    )
     assert shares(4, decay="cosine", warmup_steps=2)[0] == pytest.approx(0.5)
+
+
+def test_a_cosine_may_be_longer_or_shorter_than_training() -> None:
+    assert shares(4, decay={"name": "cosine", "epochs": 2.0})[2] == pytest.approx(math.cos(math.pi / 8) ** 2)
+    assert shares(4, decay={"name": "cosine", "epochs": 0.5})[2:] == pytest.approx([0.0, 0.0])
+    whole = TrainingConfig.model_validate({"decay": "cosine"}).with_fixed_decay(3.0)
+    assert share_of_rate(whole, step=9, position=1.5, total=99.0) == pytest.approx(0.5)
+    assert whole.with_fixed_decay(99.0) == whole
 
 
 TRAINING: dict[str, Any] = {
@@ -61,7 +74,7 @@ def test_training_takes_these_rates_and_resumes_bit_for_bit(tmp_path: Path, deca
     state = last_state(tmp_path / "whole")
     config = TrainingConfig.model_validate(sections["training"])
     expected = [
-        0.3 * share_of_rate(config, step=step, done=(step - 1) / STEPS) for step in (STEPS // 2, STEPS)
+        0.3 * share_of_rate(config, step=step, position=step - 1, total=STEPS) for step in (STEPS // 2, STEPS)
     ]
     found = [line["learning_rate"] for line in metrics(tmp_path / "whole")]
     assert found == pytest.approx(expected)

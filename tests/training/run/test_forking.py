@@ -60,6 +60,19 @@ def test_a_fork_equals_the_uninterrupted_run(warm, tmp_path, schedule):
     assert sorted(path.relative_to(warm) for path in warm.rglob("*")) == before
 
 
+def test_a_fork_under_a_cosine_has_the_rates_of_the_whole(tmp_path):
+    train(recipe(VARIATIONAL, 2.0, decay={"name": "cosine", "epochs": 4.0}), tmp_path / "warm", echo=False)
+    forked = fork_run(tmp_path / "warm", tmp_path / "fork", schedule=MARGINAL, epochs=4.0)
+    train(forked, tmp_path / "fork", resume=True, echo=False)
+    train(recipe(MARGINAL, 4.0, decay="cosine"), tmp_path / "whole", echo=False)
+    weights = [tmp_path / name / "model.safetensors" for name in ("fork", "whole")]
+    assert filecmp.cmp(*weights, shallow=False)
+    # had its own rate fallen to nothing after two epochs, a fork of four would have another past
+    train(recipe(VARIATIONAL, 2.0, decay="cosine"), tmp_path / "short", echo=False)
+    with pytest.raises(UserError, match="falls over all of its 2 epochs, the fork would have 4"):
+        fork_run(tmp_path / "short", tmp_path / "no", schedule=MARGINAL, epochs=4.0)
+
+
 def _lines(folder):
     return read_metrics(folder / "metrics.jsonl")
 

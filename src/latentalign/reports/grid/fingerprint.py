@@ -22,7 +22,8 @@ def fingerprint(recipe: Recipe, *, until: float | None = None) -> str:
     data = dict(values["data"])
     if "folder" in data:
         data["folder"] = str(Path(data["folder"]).resolve())
-    training = {key: value for key, value in values["training"].items() if key not in WITHOUT_EFFECT}
+    settings = recipe.training.with_fixed_decay(schedule.total).model_dump(mode="json")
+    training = {key: value for key, value in settings.items() if key not in WITHOUT_EFFECT}
     content = {
         **{key: values[key] for key in ("task", "seed", "model")},
         "data": data,

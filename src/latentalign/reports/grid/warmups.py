@@ -52,7 +52,9 @@ def shared_warmups(cells: Sequence[Cell]) -> dict[str, list[Warmup]]:
 
 def _warmup(recipe: Recipe, schedule: Schedule, point: float, key: str) -> Warmup:
     values = recipe.resolved()
-    values["training"] = {**values["training"], "epochs": point}
+    # the rates are those of the whole: a warm-up must not fall to the floor at its own end
+    training = recipe.training.with_fixed_decay(schedule.total)
+    values["training"] = {**training.model_dump(mode="json"), "epochs": point}
     phases = [phase for phase in schedule.phases if phase.start < point - 1e-9]
     spelt = "-".join(f"{phase.name}{min(phase.end, point) - phase.start:g}" for phase in phases)
     name = f"warmup-{spelt}-{key[:4]}-s{recipe.seed}"

@@ -79,8 +79,9 @@ class AfterEachStep(Callback):
             self.say(phase.describe(pl_module.schedule.total))
             pl_module.enter(phase)
             wrap_again(trainer, pl_module, batch)
-        done = batch.start / pl_module.schedule.total
-        share = share_of_rate(self.config, step=pl_module.step + 1, done=done)
+        share = share_of_rate(
+            self.config, step=pl_module.step + 1, position=batch.start, total=pl_module.schedule.total
+        )
         self.rate = self.learning.rate * share
         set_rate(pl_module, self.rate)
 

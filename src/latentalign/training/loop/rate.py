@@ -9,14 +9,14 @@ import math
 from latentalign.training.recipe.sections import CosineDecay, InverseSqrtDecay, TrainingConfig
 
 
-def share_of_rate(config: TrainingConfig, *, step: int, done: float) -> float:
-    """The share of the rate that update number `step` (from 1) takes; `done` is the share of training before it."""
+def share_of_rate(config: TrainingConfig, *, step: int, position: float, total: float) -> float:
+    """The share of the rate that update number `step` (from 1) takes, at a position of so many epochs in all."""
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     match config.decay:
         case InverseSqrtDecay():
             return warmup * math.sqrt(config.warmup_steps / max(step, config.warmup_steps))
-        case CosineDecay(floor=floor):
-            fallen = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+        case CosineDecay(floor=floor, epochs=epochs):
+            fallen = 0.5 * (1.0 + math.cos(math.pi * min(position / (epochs or total), 1.0)))
             return warmup * (floor + (1.0 - floor) * fallen)
         case _:  # a plateau lowers the rate itself
             return warmup

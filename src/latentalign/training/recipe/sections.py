@@ -46,10 +46,11 @@ class InverseSqrtDecay(Section):
 
 
 class CosineDecay(Section):
-    """The rate falls along half a cosine over the whole of training, down to a share of itself."""
+    """The rate falls along half a cosine, down to a share of itself."""
 
     name: Literal["cosine"]
     floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    epochs: PositiveFloat | None = None  # how long it falls; null = the whole of training
 
 
 Decay = Annotated[PlateauDecay | InverseSqrtDecay | CosineDecay, Field(discriminator="name")]
@@ -102,6 +103,12 @@ class TrainingConfig(Section):
     @classmethod
     def _a_name_alone(cls, decay: Any) -> Any:
         return {"name": decay} if isinstance(decay, str) else decay
+
+    def with_fixed_decay(self, total: float) -> "TrainingConfig":
+        """The same rates, whatever `epochs` becomes: how long the decay takes is written out."""
+        if not isinstance(self.decay, CosineDecay) or self.decay.epochs is not None:
+            return self
+        return self.model_copy(update={"decay": self.decay.model_copy(update={"epochs": total})})
 
     @model_validator(mode="after")
     def _decay_has_a_beginning(self) -> "TrainingConfig":

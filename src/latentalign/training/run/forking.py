@@ -40,6 +40,7 @@ def fork_run(
     _, content = good
     recipe = _with_schedule(before, schedule, epochs, place=f"fork of {source}")
     _check_past(schedule_of(before), schedule_of(recipe), content["place"], source)
+    _check_rates(before, recipe, source)
     if to.exists() and (to.is_file() or any(to.iterdir())):
         raise UserError(f"{to}: the folder exists; a run is forked into a folder of its own")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -101,6 +102,21 @@ def _check_past(old: Schedule, new: Schedule, place: Mapping[str, Any], source: 
         raise UserError(
             f"{source}: the fork's objectives keep other running means than the checkpoint has; use a baseline "
             "without a state, or train by this schedule from the start"
+        )
+
+
+def _check_rates(old: Recipe, new: Recipe, source: Path) -> None:
+    """Refuse a length of training by which the rates of the past would have been others."""
+    lengths = [schedule_of(recipe).total for recipe in (old, new)]
+    decays = [
+        recipe.training.with_fixed_decay(total).decay
+        for recipe, total in zip((old, new), lengths, strict=True)
+    ]
+    if decays[0] != decays[1]:
+        raise UserError(
+            f"{source}: its rate falls over all of its {lengths[0]:g} epochs, the fork would have {lengths[1]:g}; "
+            f"train the source with training.decay={{name: cosine, epochs: {lengths[1]:g}}}, or fork it to "
+            f"{lengths[0]:g} epochs"
         )
 
 
