@@ -122,6 +122,10 @@ class Task(ABC):
     def dataset(self, assets: Any, chosen: Any) -> Dataset:
         """The data that `evaluate` measures on; `chosen` is an object of the task's `EvaluationConfig`."""
 
+    def remarks(self, dataset: Any) -> dict[str, int]:
+        """What `evaluate` says of such data besides the measures: what is strange to the run, or was left out."""
+        return {}
+
     def choose_data(self, **options: Any) -> EvaluationOptions:
         """The options of `evaluate` as this task's `EvaluationConfig`; a mistake is told in one line."""
         known = self.EvaluationConfig.model_fields

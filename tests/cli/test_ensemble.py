@@ -46,6 +46,11 @@ def test_the_likelihood_is_that_of_the_mean(folder):
     assert together["members"] == 2
     assert together["nll"] < sum(alone) / 2  # Jensen
     assert together["nll"] > min(alone) - math.log(2)
+    (folder / "gap.de").write_text("\n".join((SENTENCES[0], "")) + "\n", encoding="utf-8")
+    (folder / "gap.en").write_text("\n".join(TARGETS[:2]) + "\n", encoding="utf-8")
+    gap = ("--source", folder / "gap.de", "--target", folder / "gap.en", "--json")
+    assert json.loads(latentalign("evaluate", *runs, *gap).stdout)["pairs_left_out"] == 1
+    assert "pairs_left_out" not in together
     twice = json.loads(latentalign("evaluate", runs[0], runs[0], *data).stdout)
     assert twice["nll"] == pytest.approx(alone[0], abs=1e-6)
 

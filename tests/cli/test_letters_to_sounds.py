@@ -42,6 +42,12 @@ def test_from_a_table_to_error_rates(words):
     assert results["examples"] == len(WORDS)
     assert 0 <= results["word_error_interval"][0] <= results["word_error"] <= 100
     assert results["phone_error"] > 0
+    assert not {name for name in results if "unknown" in name or "left_out" in name}
+    write(words, "strange.tsv", [("жaж", "a p"), ("ba", "b x")])
+    for runs in ((run,), (run, run)):
+        found = latentalign("evaluate", *runs, "--table", words / "strange.tsv", "--json")
+        results = json.loads(found.stdout)
+        assert (results["unknown_source_pieces"], results["unknown_target_pieces"]) == (2, 1)
     found = latentalign("translate", run, "--beam", 2, stdin="ab\nжn\n\nnab\n")
     lines = found.stdout.split("\n")
     assert len(lines) == 5

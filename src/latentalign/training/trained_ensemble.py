@@ -135,6 +135,7 @@ class Ensemble(Loaded):
             "ppl": math.exp(nll) if nll < 700 else math.inf,
             "prior_entropy": entropy / outputs,
             "inference": ", ".join(named),
+            **first.task.remarks(dataset),
         }
 
 

@@ -198,7 +198,7 @@ class Run(Loaded):
             with_posterior=self.schedule.needs_posterior,
             progress=progress,
         )
-        return {"task": self.task.name, **results}, inference
+        return {"task": self.task.name, **results, **self.task.remarks(dataset)}, inference
 
     @property
     def natural_inference(self) -> str:

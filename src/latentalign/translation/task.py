@@ -141,6 +141,13 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         corpus = build_corpus(read_pairs(chosen.files), assets, keep=PairFilter(), name=name_of(chosen.files))
         return TranslationDataset(corpus, batch_size=chosen.batch_size)
 
+    def remarks(self, dataset: TranslationDataset) -> dict[str, int]:
+        """Pieces that were never seen in training, by side, and pairs that were left out; only if there are any."""
+        report = dataset.corpus.report
+        unknown = {f"unknown_{side}_pieces": count for side, count in report.unknown.items()}
+        left_out = {"pairs_left_out": sum(report.dropped.values())} if report.dropped else {}
+        return {**unknown, **left_out}
+
     def choose_data(self, **options: Any) -> EvaluationOptions:
         """As every task does; besides, two files or one table are needed."""
         if "table" in options and not options.keys().isdisjoint({"source", "target"}):
