@@ -48,7 +48,7 @@ def pair_errors(run: Any, pairs: Sequence[Pair]) -> list[float]:
 def _log_prob(run: Any, source: Sequence[int], target: Sequence[int]) -> float:
     """log p(y|x) with every position of every piece."""
     problem = run.model.problem(make_batch([source], [target]).to(run.device))
-    return float(Exact().score(problem.prior, problem.likelihood).double().sum())
+    return float(Exact().log_likelihood(problem.prior, problem.likelihood).double().sum())
 
 
 def summary(errors: Sequence[float]) -> dict[str, float]:

@@ -220,7 +220,7 @@ COMBINATIONS: dict[str, Mistake] = {
         ["objective", "Marginal expected a discrete alignment", "Dirichlet", "pathwise"],
     ),
     "exact prediction of a relaxed latent": (
-        lambda: Exact().score(RELAXED, F),
+        lambda: Exact().log_likelihood(RELAXED, F),
         ConfigError,
         ["inference", "exact expected a discrete alignment", "Dirichlet", "sample:N"],
     ),
@@ -232,12 +232,12 @@ COMBINATIONS: dict[str, Mistake] = {
     "log probabilities of a density": (
         lambda: Exact().log_probs(PRIOR, gaussian()),
         ConfigError,
-        ["likelihood", "Normal", "output values", "score"],
+        ["likelihood", "Normal", "output values", "log_likelihood"],
     ),
     "log probabilities of a table": (
         lambda: Exact().log_probs(PRIOR, TABLE),
         ConfigError,
-        ["likelihood", "TableLikelihood", "output values", "score"],
+        ["likelihood", "TableLikelihood", "output values", "log_likelihood"],
     ),
 }
 for _objective in (Elbo(), Wake(), ReweightedWakeSleep(), Vimco(), StochasticVI(start="posterior")):

@@ -135,7 +135,7 @@ MISTAKES: dict[str, Mistake] = {
         ShapeError,
         OTHER_MEMORY,
     ),
-    "prediction over another memory": (lambda: Exact().score(wide(), F), ShapeError, OTHER_MEMORY),
+    "prediction over another memory": (lambda: Exact().log_likelihood(wide(), F), ShapeError, OTHER_MEMORY),
     "sampled prediction over another memory": (
         lambda: Sampled(2).log_probs(wide(), F),
         ShapeError,

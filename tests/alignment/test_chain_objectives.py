@@ -267,13 +267,13 @@ def test_predictions_of_chains() -> None:
     problem, f = context_problem()
     prior = problem.prior()
     exact = prior.marginalise(problem.log_f).value
-    torch.testing.assert_close(Exact().score(prior, f), exact)
-    torch.testing.assert_close(KMax(3).score(prior, f), exact)
+    torch.testing.assert_close(Exact().log_likelihood(prior, f), exact)
+    torch.testing.assert_close(KMax(3).log_likelihood(prior, f), exact)
     every = Exact().log_probs(prior, f)
     torch.testing.assert_close(every.exp().sum(dim=-1), torch.ones(2, 3, dtype=DOUBLE))
     torch.testing.assert_close(every.gather(-1, f.targets[..., None])[..., 0], exact)
     soft = f.mixture(prior.mean())
-    torch.testing.assert_close(SoftContext().score(prior, f), soft)
+    torch.testing.assert_close(SoftContext().log_likelihood(prior, f), soft)
     # K-max goes on from the likeliest positions only: by plain loops
     for b, plain in enumerate(problem.plain()):
         belief, found = None, []
@@ -290,7 +290,7 @@ def test_predictions_of_chains() -> None:
             joint = [pi[i] / mass * math.exp(plain.log_f[t][i]) if i in best else 0.0 for i in range(size)]
             found.append(math.log(sum(joint)))
             belief = [x / sum(joint) for x in joint]
-        torch.testing.assert_close(KMax(2).score(prior, f)[b].tolist(), found)
+        torch.testing.assert_close(KMax(2).log_likelihood(prior, f)[b].tolist(), found)
 
 
 def test_sampled_prediction_averages_whole_sequences() -> None:
@@ -302,10 +302,10 @@ def test_sampled_prediction_averages_whole_sequences() -> None:
     with chosen_paths() as holder:
         for z, w in itertools.product([*law][:4], [*law][-4:]):
             holder[:] = [torch.tensor([z, w])[:, None]]
-            found = Sampled(2).score(prior, table)
+            found = Sampled(2).log_likelihood(prior, table)
             assert found.sum().item() == pytest.approx(math.log((path[z] + path[w]) / 2))
         holder[:] = [torch.tensor([[[0, 1, 2], [0, 1, 0]], [[2, 2, 1], [1, 0, 0]]])]
-        score = Sampled(2).score(problem.prior(), f)
+        score = Sampled(2).log_likelihood(problem.prior(), f)
         every = Sampled(2).log_probs(problem.prior(), f)
     # what the samples predict of the observed outputs is their score
     torch.testing.assert_close(every.gather(-1, f.targets[..., None])[..., 0], score)

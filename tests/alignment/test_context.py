@@ -126,7 +126,7 @@ def test_samples_average_to_the_integral_over_the_plane() -> None:
     drawn = PRIOR.rsample(DRAWS, torch.Generator().manual_seed(0))
     f = likelihood().mixture(drawn).detach().exp()  # [K,1,2]
     generator = torch.Generator().manual_seed(0)
-    predicted = Sampled(DRAWS).score(PRIOR, likelihood(), generator=generator).detach()
+    predicted = Sampled(DRAWS).log_likelihood(PRIOR, likelihood(), generator=generator).detach()
     for step, value in enumerate(log_marginals()):
         assert within_errors(f[:, 0, step], math.exp(value))
         assert float(predicted[0, step]) == pytest.approx(value, abs=0.02)
@@ -153,7 +153,7 @@ def test_soft_is_ordinary_soft_attention() -> None:
     ordinary = ContextLikelihood(head(), VALUES, QUERIES, torch.tensor(TARGETS))
     expected = Soft()(AlignmentProblem(PRIOR.attention, ordinary)).value
     torch.testing.assert_close(Soft()(AlignmentProblem(PRIOR, likelihood())).value, expected)
-    torch.testing.assert_close(SoftContext().score(PRIOR, likelihood()).detach(), expected)
+    torch.testing.assert_close(SoftContext().log_likelihood(PRIOR, likelihood()).detach(), expected)
     torch.testing.assert_close(
         SoftContext().log_probs(PRIOR, likelihood()), SoftContext().log_probs(PRIOR.attention, ordinary)
     )
@@ -162,7 +162,7 @@ def test_soft_is_ordinary_soft_attention() -> None:
 def test_sampled_log_probs_are_normalised_and_agree_with_scores() -> None:
     scores, log_probs = (
         method(PRIOR, likelihood(), generator=torch.Generator().manual_seed(4))
-        for method in (Sampled(7).score, Sampled(7).log_probs)
+        for method in (Sampled(7).log_likelihood, Sampled(7).log_probs)
     )
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(1, 2, dtype=torch.float64))
     torch.testing.assert_close(log_probs.gather(-1, torch.tensor(TARGETS)[..., None])[..., 0], scores)
@@ -188,7 +188,7 @@ def test_pathwise_passes_gradcheck_at_fixed_noise(objective: str) -> None:
 
 
 REFUSED = {
-    "exact": lambda: Exact().score(PRIOR, likelihood()),
+    "exact": lambda: Exact().log_likelihood(PRIOR, likelihood()),
     "kmax": lambda: KMax(2).log_probs(PRIOR, likelihood()),
     "marginal": lambda: Marginal()(AlignmentProblem(PRIOR, likelihood())),
     "enumerate": lambda: Elbo(Enumerate())(AlignmentProblem(PRIOR, likelihood(), posterior=POSTERIOR)),

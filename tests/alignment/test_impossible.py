@@ -115,7 +115,7 @@ def test_an_output_that_nothing_can_give_has_value_minus_infinity_and_no_gradien
 @pytest.mark.parametrize("predictor", [Exact(), KMax(2)], ids=repr)
 def test_predictions_of_an_impossible_output(predictor) -> None:
     setting = Setting([IMPOSSIBLE] * 3)
-    score = predictor.score(setting.p, TableLikelihood(setting.logs))
+    score = predictor.log_likelihood(setting.p, TableLikelihood(setting.logs))
     assert score.item() == IMPOSSIBLE
     assert setting.slopes(score) == [[0.0] * 3] * 3
 

@@ -151,7 +151,7 @@ def test_continuous_latents(family: str, name: str, head: str) -> None:
         bound = objective(given, generator=torch.Generator(device=device).manual_seed(0))
         slopes = problem.gradients(bound.surrogate.sum())
         del slopes["weight"]
-        scores = Sampled(2).score(prior, f, generator=torch.Generator(device=device).manual_seed(0))
+        scores = Sampled(2).log_likelihood(prior, f, generator=torch.Generator(device=device).manual_seed(0))
         predicted = [scores, Sampled(2).log_probs(prior, f), SoftContext().log_probs(prior, f)]
         return [*parts(bound), *slopes.values(), scores, *(part.sum(-1) * 0 for part in predicted)]
 
@@ -172,7 +172,7 @@ def test_predictors(predictor, normalizer: str, head: str) -> None:
     def run(device: torch.device | str) -> list[Tensor]:
         problem = on(device)
         prior, f = problem.prior(normalizer), HEADS[head](problem)
-        score = predictor.score(prior, f, generator=torch.Generator(device=device).manual_seed(0))
+        score = predictor.log_likelihood(prior, f, generator=torch.Generator(device=device).manual_seed(0))
         log_probs = predictor.log_probs(prior, f, generator=torch.Generator(device=device).manual_seed(0))
         slopes = problem.gradients(score.sum() + log_probs.sum())
         return [score, log_probs, slopes["prior_scores"], slopes["values"]]
@@ -270,7 +270,7 @@ def test_continuous_latents_under_autocast(family: str, name: str, head: str) ->
         f = HEADS[head](problem, kind)
         given = AlignmentProblem(prior, f, posterior=posterior if objective.needs_posterior else None)
         bound = objective(given)
-        predicted = [Sampled(2).score(prior, f), Sampled(2).log_probs(prior, f)]
+        predicted = [Sampled(2).log_likelihood(prior, f), Sampled(2).log_probs(prior, f)]
     for part in (*parts(bound), *predicted):
         assert part.dtype == torch.float32
         assert torch.isfinite(part).all()
@@ -283,7 +283,7 @@ def test_predictors_under_autocast(predictor, head: str) -> None:
     problem = on("cpu", dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         prior, f = problem.prior(), HEADS[head](problem)
-        found = [predictor.score(prior, f), predictor.log_probs(prior, f)]
+        found = [predictor.log_likelihood(prior, f), predictor.log_probs(prior, f)]
     for part in found:
         assert part.dtype == torch.float32
         assert torch.isfinite(part).all()
@@ -321,7 +321,7 @@ REQUESTS = {
     "marginal": lambda prior, f: Marginal()(AlignmentProblem(prior, f)).surrogate,
     "pruned": lambda prior, f: Marginal(prune=0.01)(AlignmentProblem(prior, f)).surrogate,
     "mixtures": lambda prior, f: f.mixture(prior.probs.expand(20, 2, 6, 20)),
-    "exact": lambda prior, f: Exact().score(prior, f),
+    "exact": lambda prior, f: Exact().log_likelihood(prior, f),
 }
 
 

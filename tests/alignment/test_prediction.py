@@ -27,7 +27,7 @@ def with_target(problem: Problem, y: int) -> Problem:
 
 
 def score(predictor, problem: Problem, **options):
-    return predictor.score(problem.prior(), problem.likelihood(), **options)
+    return predictor.log_likelihood(problem.prior(), problem.likelihood(), **options)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -77,8 +77,8 @@ def test_any_prediction_fits_a_sparse_prior() -> None:
     prior, f = problem.prior("sparsemax"), problem.likelihood()
     assert (prior.support.sum(dim=-1) < problem.mask.sum(dim=-1)[:, None]).any()
     exact = Marginal()(AlignmentProblem(prior, f)).value
-    torch.testing.assert_close(Exact().score(prior, f).detach(), exact)
-    torch.testing.assert_close(KMax(5).score(prior, f).detach(), exact)
+    torch.testing.assert_close(Exact().log_likelihood(prior, f).detach(), exact)
+    torch.testing.assert_close(KMax(5).log_likelihood(prior, f).detach(), exact)
     torch.testing.assert_close(KMax(5).log_probs(prior, f), Exact().log_probs(prior, f))
 
 
@@ -109,18 +109,18 @@ def test_sampled_prediction_is_unbiased_over_all_samples(steps: int, n: int) -> 
 def test_sampled_prediction_of_a_relaxed_prior_averages_probabilities() -> None:
     problem = problems.make(2)
     prior = Dirichlet.from_scores(problem.prior_scores, problem.mask)
-    found = Sampled(4).score(prior, problem.likelihood(), generator=torch.Generator().manual_seed(0))
+    found = Sampled(4).log_likelihood(prior, problem.likelihood(), generator=torch.Generator().manual_seed(0))
     z = prior.rsample(4, torch.Generator().manual_seed(0))
     expected = problem.likelihood().mixture(z).exp().mean(dim=0).log()
     torch.testing.assert_close(found, expected)
     log_probs = Sampled(4).log_probs(prior, problem.likelihood(), generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(log_probs.gather(-1, problem.targets[..., None])[..., 0], expected)
     torch.testing.assert_close(
-        SoftContext().score(prior, problem.likelihood()), problem.likelihood().mixture(prior.mean())
+        SoftContext().log_likelihood(prior, problem.likelihood()), problem.likelihood().mixture(prior.mean())
     )
 
 
-@pytest.mark.parametrize("method", ["score", "log_probs"])
+@pytest.mark.parametrize("method", ["log_likelihood", "log_probs"])
 @pytest.mark.parametrize("predictor", [Exact(), KMax(2), Sampled(3), SoftContext()], ids=repr)
 @pytest.mark.parametrize("positions", [2, 4])
 def test_a_prior_over_another_memory_is_refused(predictor, method: str, positions: int) -> None:

@@ -86,8 +86,8 @@ def test_padding_is_truncation_for_relaxed_distributions(family: str, problem: P
 def test_padding_does_not_change_predictions(predictor, problem: Problem, extra: int) -> None:
     longer = padded(problem, extra, 7.0)
     torch.testing.assert_close(
-        predictor.score(longer.prior(), longer.likelihood()),
-        predictor.score(problem.prior(), problem.likelihood()),
+        predictor.log_likelihood(longer.prior(), longer.likelihood()),
+        predictor.log_likelihood(problem.prior(), problem.likelihood()),
     )
     torch.testing.assert_close(
         predictor.log_probs(longer.prior(), longer.likelihood()),

@@ -49,7 +49,7 @@ def test_distributions_and_predictions_keep_the_dtype(dtype: torch.dtype) -> Non
         found += [relaxed.log_prob(relaxed.rsample(1))]
     for predictor in PREDICTORS:
         found += [
-            predictor.score(problem.prior(), problem.likelihood()),
+            predictor.log_likelihood(problem.prior(), problem.likelihood()),
             predictor.log_probs(problem.prior(), problem.likelihood()),
         ]
     assert {tensor.dtype for tensor in found} == {dtype}
@@ -83,7 +83,7 @@ def test_sampled_predictions_repeat_with_the_seed() -> None:
     problem = problems.make(0, lengths=(5, 4), steps=4, spread=0.5)
 
     def score(seed: int) -> torch.Tensor:
-        return Sampled(2).score(problem.prior(), problem.likelihood(), generator=seeded(seed))
+        return Sampled(2).log_likelihood(problem.prior(), problem.likelihood(), generator=seeded(seed))
 
     assert torch.equal(score(3), score(3))
     assert not torch.equal(score(3), score(4))
@@ -158,7 +158,7 @@ def test_extreme_scores_stay_finite_in_predictions(predictor, dtype: torch.dtype
     for seed in range(4):
         problem = extreme(seed, dtype)
         for values in (
-            predictor.score(problem.prior(), problem.likelihood(), generator=seeded()),
+            predictor.log_likelihood(problem.prior(), problem.likelihood(), generator=seeded()),
             predictor.log_probs(problem.prior(), problem.likelihood(), generator=seeded()),
         ):
             assert torch.isfinite(values).all()

@@ -109,7 +109,7 @@ def test_the_problem_of_a_batch_has_the_marginal_of_all_paths(kind, network):
     pairs = [([4, 5, 6], [4, 5, END]), ([7, 4], [6, END]), ([8], [5, 6, 5, END])]
     problem = model.problem(make_batch(*zip(*pairs, strict=True)))
     with torch.no_grad():
-        value = parse_inference("exact").score(problem.prior, problem.likelihood)
+        value = parse_inference("exact").log_likelihood(problem.prior, problem.likelihood)
         found = torch.where(problem.weights, value, 0.0).sum(1)
     expected = [log_sum(paths(model, kind, *pair).values()) for pair in pairs]
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
@@ -155,7 +155,7 @@ def test_a_search_reports_what_evaluation_says(kind, inference, settings):
     sources = [ASSETS.encode_source(sentence)[0] for sentence in SENTENCES]
     with torch.no_grad():
         problem = model.problem(make_batch(sources, [[*rows[0].pieces, END] for rows in found]))
-        value = predictor.score(problem.prior, problem.likelihood)
+        value = predictor.log_likelihood(problem.prior, problem.likelihood)
         expected = torch.where(problem.weights, value, 0.0).sum(1)
     assert [rows[0].log_prob for rows in found] == pytest.approx(expected.tolist(), abs=0.02)
 

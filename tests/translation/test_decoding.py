@@ -271,7 +271,7 @@ def test_a_search_reports_what_the_model_says_in_any_precision(precision, infere
     )
     with torch.no_grad():
         problem = model.problem(batch)
-        expected = (predictor.score(problem.prior, problem.likelihood) * problem.weights).sum(1)
+        expected = (predictor.log_likelihood(problem.prior, problem.likelihood) * problem.weights).sum(1)
     # bfloat16 has 8 bits; a sum over some thirty steps
     close = 1e-4 if precision == "other default" else 0.1
     assert [rows[0].log_prob for rows in found] == pytest.approx(expected.tolist(), rel=close, abs=close)

@@ -31,7 +31,7 @@ def log_prob(model, predictor, assets, sentence, pieces):
     """Of every piece of an output and its end, by the whole problem at once: no search, no state."""
     batch = make_batch([assets.encode_source(sentence)[0]], [[*pieces, 3]])
     problem = model.problem(batch)
-    return predictor.score(problem.prior, problem.likelihood)[0]
+    return predictor.log_likelihood(problem.prior, problem.likelihood)[0]
 
 
 @torch.no_grad()

@@ -81,7 +81,7 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
     model = model_with(**changes).eval()
     batch = make_batch(SOURCES, TARGETS)
     problem = model.problem(batch)
-    whole = SoftContext().score(problem.prior, problem.likelihood)
+    whole = SoftContext().log_likelihood(problem.prior, problem.likelihood)
     memory = model.encode(batch.source, batch.source_mask)
     state = memory.start
     for number in range(batch.target.shape[1]):
@@ -90,7 +90,7 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
             torch.testing.assert_close(getattr(prior, name)[:, 0], getattr(problem.prior, name)[:, number])
         torch.testing.assert_close(prior.alignment_probs()[:, 0], problem.prior.alignment_probs()[:, number])
         one = model.likelihood(memory, queries, batch.target[:, number, None])
-        torch.testing.assert_close(SoftContext().score(prior, one)[:, 0], whole[:, number])
+        torch.testing.assert_close(SoftContext().log_likelihood(prior, one)[:, 0], whole[:, number])
 
 
 def test_soft_is_the_ordinary_model_with_the_same_weights() -> None:
@@ -177,7 +177,7 @@ def test_the_beam_reports_the_log_probability_at_the_mean(feeding: bool) -> None
         source, _ = ASSETS.encode_source(sentence)
         with torch.no_grad():
             problem = model.problem(make_batch([source], [[*row[0].pieces, END]]))
-            expected = SoftContext().score(problem.prior, problem.likelihood).sum()
+            expected = SoftContext().log_likelihood(problem.prior, problem.likelihood).sum()
         assert row[0].log_prob == pytest.approx(float(expected), abs=1e-6)
 
 

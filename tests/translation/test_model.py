@@ -63,7 +63,8 @@ def test_stepping_gives_what_teacher_forcing_gives(changes: dict) -> None:
         torch.testing.assert_close(prior.mean()[:, 0], problem.prior.mean()[:, number])
         one = model.likelihood(memory, queries, batch.target[:, number, None])
         torch.testing.assert_close(
-            Exact().score(prior, one)[:, 0], Exact().score(problem.prior, problem.likelihood)[:, number]
+            Exact().log_likelihood(prior, one)[:, 0],
+            Exact().log_likelihood(problem.prior, problem.likelihood)[:, number],
         )
 
 

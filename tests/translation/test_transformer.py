@@ -146,7 +146,7 @@ def test_sentences_far_longer_than_any_in_training_are_read_and_scored() -> None
     model = transformer()
     batch = make_batch([[4 + n % 8 for n in range(700)]], [[4 + n % 7 for n in range(600)]])
     problem = model.problem(batch)
-    assert torch.isfinite(Exact().score(problem.prior, problem.likelihood)).all()
+    assert torch.isfinite(Exact().log_likelihood(problem.prior, problem.likelihood)).all()
 
 
 def test_embeddings_of_another_size_are_projected_and_shared_ones_are_one_matrix() -> None:
@@ -155,7 +155,7 @@ def test_embeddings_of_another_size_are_projected_and_shared_ones_are_one_matrix
     assert len({id(p) for p in model.theta()}) == len(model.theta())
     batch = make_batch(SOURCES, TARGETS)
     problem = model.problem(batch)
-    Exact().score(problem.prior, problem.likelihood).sum().backward()
+    Exact().log_likelihood(problem.prior, problem.likelihood).sum().backward()
     assert model.output.weight.grad is not None
 
 
@@ -163,10 +163,10 @@ def test_an_lstm_may_read_what_a_transformer_writes_and_the_other_way_round() ->
     for changes in ({"decoder": "lstm", "decoder_size": 10}, {"encoder": "lstm", "memory_size": 10}):
         model = transformer(**changes)
         together = model.problem(make_batch(SOURCES, TARGETS))
-        score = Exact().score(together.prior, together.likelihood)
+        score = Exact().log_likelihood(together.prior, together.likelihood)
         for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
             alone = model.problem(make_batch([source], [target]))
-            expected = Exact().score(alone.prior, alone.likelihood)[0]
+            expected = Exact().log_likelihood(alone.prior, alone.likelihood)[0]
             torch.testing.assert_close(score[row, : len(target)], expected)
 
 
@@ -241,6 +241,6 @@ def test_it_learns_where_words_come_from() -> None:
     with torch.no_grad():
         problem = model.problem(make_batch(*pairs(50)))
         links = exact_posterior(problem.prior, problem.likelihood).probs.argmax(-1)  # [50,5]
-        nll = -Exact().score(problem.prior, problem.likelihood).mean()
+        nll = -Exact().log_likelihood(problem.prior, problem.likelihood).mean()
     assert float(nll) < 0.2  # log 8 = 2.1 before training
     assert float((links[:, :4] == torch.tensor([2, 3, 0, 1])).float().mean()) > 0.9

@@ -176,12 +176,13 @@ class LatentAttention(nn.Module):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Log probabilities of every output value, where there are such, and of the targets: by the same samples."""
         if f.targets is not None and f.targets.is_floating_point():
-            return None, self.predictor.score(prior, f, generator=generator)
+            return None, self.predictor.log_likelihood(prior, f, generator=generator)
         try:
             log_probs = self.predictor.log_probs(prior, f, generator=generator)
-        except NoOutputValues:  # a distribution of counts, or nobody asked for a density's score
-            score = None if f.targets is None else self.predictor.score(prior, f, generator=generator)
-            return None, score
+        except NoOutputValues:  # counts, or a density
+            if f.targets is None:
+                return None, None
+            return None, self.predictor.log_likelihood(prior, f, generator=generator)
         if f.targets is None:
             return log_probs, None
         check_targets(f.targets.flatten(), log_probs.shape[-1])

@@ -18,6 +18,6 @@ class NoOutputValues(ConfigError):
 
     def __init__(self, likelihood: str) -> None:
         super().__init__(
-            f"likelihood: {likelihood} has no finite set of output values to predict over; ask for the score of "
-            "observed outputs instead"
+            f"likelihood: {likelihood} has no finite set of output values to predict over; ask for the "
+            "log_likelihood of observed outputs instead"
         )

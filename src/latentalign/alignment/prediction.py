@@ -30,7 +30,7 @@ class Predictor(ABC):
         return None
 
     @abstractmethod
-    def score(
+    def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """log p(y|x) of the observed outputs, [B,T]."""
@@ -48,7 +48,7 @@ class Exact(Predictor):
 
     needs_discrete: ClassVar[bool] = True
 
-    def score(
+    def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         return exact_marginal(_discrete(prior, "exact"), likelihood).surrogate
@@ -79,7 +79,7 @@ class KMax(Predictor):
         likelihood.check_fit(prior.shape)
         return _discrete(prior, "kmax").predictive(likelihood, keep=self.k)
 
-    def score(
+    def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         return exact_marginal(self._best(prior, likelihood), likelihood).surrogate
@@ -107,7 +107,7 @@ class Sampled(Predictor):
     def __post_init__(self) -> None:
         check_count("n", self.n, hint="20 samples are a good start")
 
-    def score(
+    def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         likelihood.check_fit(prior.shape)
@@ -130,7 +130,7 @@ class Sampled(Predictor):
 class SoftContext(Predictor):
     """f(x, E_p[z]): soft attention, one evaluation of f."""
 
-    def score(
+    def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
     ) -> Tensor:
         return likelihood.mixture(prior.mean())

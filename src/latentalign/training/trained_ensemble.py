@@ -119,7 +119,7 @@ class Ensemble(Loaded):
             problems = [run.model.problem(batch) for run in self.runs]
             weights = problems[0].weights.double()  # [B,T]
             found = [
-                predictor.score(problem.prior, problem.likelihood, generator=generator)
+                predictor.log_likelihood(problem.prior, problem.likelihood, generator=generator)
                 for predictor, problem in zip(predictors, problems, strict=True)
             ]
             lost -= float((log_mean(found) * weights).nansum())

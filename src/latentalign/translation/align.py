@@ -170,7 +170,9 @@ class TranslationAligner:
         for group in self._groups(encoded):
             batch = make_batch([encoded[n].source for n in group], [encoded[n].target for n in group])
             problem = self.model.problem(batch.to(device))
-            log_probs = predictor.score(problem.prior, problem.likelihood, generator=generator)  # [B,T]
+            log_probs = predictor.log_likelihood(
+                problem.prior, problem.likelihood, generator=generator
+            )  # [B,T]
             totals = torch.where(problem.weights, log_probs, 0.0).cpu().double().sum(dim=1)
             for number, total in zip(group, totals.tolist(), strict=True):
                 results[number] = total / len(encoded[number].target)
@@ -254,7 +256,7 @@ def _tables(
     else:
         # a fixed seed: the same pair gets the same score every time
         generator = torch.Generator(problem.weights.device).manual_seed(0)
-        value = Sampled(20).score(problem.prior, problem.likelihood, generator=generator)
+        value = Sampled(20).log_likelihood(problem.prior, problem.likelihood, generator=generator)
     return tables, (value * problem.weights).sum(dim=1) if score else None
 
 

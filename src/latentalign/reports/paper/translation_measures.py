@@ -71,8 +71,8 @@ class Measured:
             weights = problem.weights.double()  # [B,T]
             outputs += float(weights.sum())
             for name, predictor in predictors.items():
-                score = predictor.score(problem.prior, table)
-                lost[name] -= float((score.double() * weights).sum())
+                log_p = predictor.log_likelihood(problem.prior, table)
+                lost[name] -= float((log_p.double() * weights).sum())
         return {
             "curve": [{"inference": name, "ppl": math.exp(nats / outputs)} for name, nats in lost.items()]
         }

@@ -117,7 +117,7 @@ def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator:
         likelihood = TableLikelihood(likelihood.everywhere(prior.support))
     weights = problem.weights.double()  # [B,T]
     sums["outputs"] += float(weights.sum())
-    sums["nll"] -= _total(predictor.score(prior, likelihood, generator=generator), weights)
+    sums["nll"] -= _total(predictor.log_likelihood(prior, likelihood, generator=generator), weights)
     sums["prior_entropy"] += _total(prior.alignment_entropy(), weights)
     if posterior is not None:
         estimator = Enumerate() if posterior.is_discrete else Pathwise()
