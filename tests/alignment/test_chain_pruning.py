@@ -14,6 +14,7 @@ from latentalign.alignment import (
     TableLikelihood,
     Wake,
 )
+from latentalign.alignment.chains.pruning import _first
 from tests.alignment import chains
 from tests.alignment.chains import DOUBLE, EXACT, ChainProblem
 
@@ -75,6 +76,23 @@ def test_a_monotone_chain_keeps_a_path() -> None:
     )
     assert torch.isfinite(pruned).all()
     assert (pruned.sum(dim=-1) <= dense.sum(dim=-1) + 1e-12).all()
+
+
+def test_at_first_a_path_is_evaluated_besides_the_likeliest_positions() -> None:
+    scores = torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]])
+    chain = Chain.from_scores(scores, transitions=MonotoneTransitions(3))
+    share = torch.tensor([[[0.1, 0.2, 0.7], [0.7, 0.2, 0.1]]])  # the likeliest positions are no monotone path
+    found = _first(chain, share, torch.ones_like(chain.support))
+    assert found.tolist() == [[[True, False, True], [True, True, False]]]
+
+
+def test_nothing_is_evaluated_beyond_the_end() -> None:
+    problem = sharp(2)
+    prior = problem.prior()
+    evaluated = prior.marginalise_pruned(problem.likelihood(), 0.01).evaluated
+    assert evaluated is not None
+    assert not (evaluated & ~prior.support).any()
+    assert not evaluated[~problem.steps].any()
 
 
 def test_a_density_is_not_pruned() -> None:

@@ -92,6 +92,9 @@ def test_steps_and_support_of_a_chain_are_narrowed() -> None:
     smaller = Chain.from_scores(torch.zeros(1, 3, 3), few, transitions=MonotoneTransitions(3))
     assert torch.equal(chain.within(smaller).support, smaller.support)
     assert chain.within(chain) is chain
+    last = torch.tensor([[False, True, True]])
+    other = Chain.from_scores(torch.zeros(1, 3, 3), last, transitions=MonotoneTransitions(3))
+    assert smaller.within(other).support.tolist() == [[[False, True, False]] * 3]
 
 
 def test_what_cannot_come_next_has_no_probability() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from latentalign.alignment import Additive, Dot, General, build_score
+from latentalign.alignment import Additive, Dot, General, build_score, scores
 
 
 def inputs(query_dim: int = 3, memory_dim: int = 3) -> tuple[Tensor, Tensor]:
@@ -72,10 +72,13 @@ def test_keys_projected_once_give_the_same_scores(name: str) -> None:
     torch.testing.assert_close(torch.cat(steps, dim=1), score(queries, memory))
 
 
-@pytest.mark.parametrize("max_elements", [1, 2 * 4 * 6 * 2])
-def test_chunks_of_steps_change_neither_scores_nor_gradients(max_elements: int) -> None:
+@pytest.mark.parametrize("elements", [1, 2 * 4 * 6 * 2, 2**20])  # one step, two steps, all steps at a time
+def test_blocks_of_steps_change_neither_scores_nor_gradients(
+    elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores, "BLOCK_ELEMENTS", elements)
     torch.manual_seed(0)
-    whole, chunked = Additive(3, 2, 6).double(), Additive(3, 2, 6, max_elements=max_elements).double()
+    whole, chunked = Additive(3, 2, 6).double(), Additive(3, 2, 6, max_elements=1).double()
     chunked.load_state_dict(whole.state_dict())
     queries, memory = inputs(3, 2)
     found, expected = chunked(queries, memory), whole(queries, memory)
@@ -107,3 +110,15 @@ def test_every_score_is_a_module_that_keeps_its_dtype() -> None:
         score = build_score(name, 3, 3, 4)
         assert isinstance(score, nn.Module)
         assert score(torch.zeros(1, 2, 3), torch.zeros(1, 5, 3)).dtype == torch.float32
+
+
+def test_scores_are_added_to_the_priors_without_teaching_it() -> None:
+    prior, own = (
+        torch.tensor([[[1.0, 2.0]]], requires_grad=True),
+        torch.tensor([[[0.5, -3.0]]], requires_grad=True),
+    )
+    found = scores.from_prior(prior, own)
+    assert found.tolist() == [[[1.5, -1.0]]]
+    found.sum().backward()
+    assert prior.grad is None
+    assert own.grad.tolist() == [[[1.0, 1.0]]]
