@@ -19,9 +19,9 @@ from tests.alignment import chains
 from tests.alignment.chains import DOUBLE, EXACT, ChainProblem
 
 
-def sharp(seed: int, spread: float = 2.0) -> ChainProblem:
+def sharp(seed: int, sizes: tuple[tuple[int, int], ...] = ((5, 8), (4, 5))) -> ChainProblem:
     """Two padded examples with probabilities as f."""
-    problem = chains.make(seed, sizes=((5, 8), (4, 5)), spread=spread)
+    problem = chains.make(seed, sizes=sizes, spread=2.0)
     problem.log_f = problem.log_f.detach().log_softmax(dim=-1).requires_grad_()
     return problem
 
@@ -86,8 +86,9 @@ def test_at_first_a_path_is_evaluated_besides_the_likeliest_positions() -> None:
     assert found.tolist() == [[[True, False, True], [True, True, False]]]
 
 
-def test_nothing_is_evaluated_beyond_the_end() -> None:
-    problem = sharp(2)
+@pytest.mark.parametrize("sizes", [((5, 8), (4, 5)), ((3, 4), (2, 4))])
+def test_nothing_is_evaluated_beyond_the_end(sizes: tuple[tuple[int, int], ...]) -> None:
+    problem = sharp(2, sizes)
     prior = problem.prior()
     evaluated = prior.marginalise_pruned(problem.likelihood(), 0.01).evaluated
     assert evaluated is not None

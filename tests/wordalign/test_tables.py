@@ -94,11 +94,13 @@ def test_pairs_with_an_empty_side_have_no_cells():
 
 def test_pairs_of_the_same_lengths_are_one_batch():
     long, short = ["a"] * 8, ["a"]
-    sides = [long, short] * 4, [short, long] * 4
+    sides = [long, short] * 4, [long, long, short, short] * 2
     source, target = (Sentences.of(side, WordVocabulary.of(side)) for side in sides)
     assert sorted(sorted(batch.numbers.tolist()) for batch in make_batches(source, target)) == [
-        [0, 2, 4, 6],
-        [1, 3, 5, 7],
+        [0, 4],
+        [1, 5],
+        [2, 6],
+        [3, 7],
     ]
 
 
