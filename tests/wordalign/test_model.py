@@ -35,7 +35,7 @@ from tests.wordalign.small_models import (
     ("estimate", "plain"), [(mean, lambda a: a), (exp_digamma, oracle.exp_digamma)], ids=["mean", "exp ψ"]
 )
 def test_the_lexicon_is_that_of_plain_loops(estimate, plain):
-    pairs = [*corpus(12), (["haus", "f1ttt"], ["house", "f1ttt"])]
+    pairs = [*corpus(12), (["kapital", "f1ttt"], ["capitals", "f1ttt"])]
     known = vocabularies(pairs)
     counts = random_counts(known)
     model = Model.of(counts, known, SETTINGS, estimate)

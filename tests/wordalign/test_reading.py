@@ -144,6 +144,18 @@ def test_a_process_takes_the_model_of_the_round(tmp_path):
     shards.close()  # once more: there is nothing left to remove
 
 
+def test_processes_share_the_threads(monkeypatch):
+    made: list[tuple[int, tuple[int]]] = []
+    monkeypatch.setattr(
+        "latentalign.wordalign.estimation.workers.ProcessPoolExecutor",
+        lambda processes, **options: made.append((processes, options["initargs"])),
+    )
+    monkeypatch.setattr("torch.get_num_threads", lambda: 7)
+    for processes in (1, 3, 8):
+        InProcesses(None, processes)
+    assert made == [(1, (7,)), (3, (2,)), (8, (1,))]
+
+
 def test_closing_waits_for_the_shard_that_is_worked_on_alone():
     workers = InProcesses(ShardsOnDisk(), 1)
     workers.shards.close()
