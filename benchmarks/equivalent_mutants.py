@@ -8,6 +8,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Chain._matrix: return self.transitions.detach().dense() [drop .detach()]": _NO_GRAPH,
         "Chain.inputs: self.transitions.detach(), [drop .detach()]": _NO_GRAPH,
     },
+    "alignment/chains/evidence.py": {
+        "_minus: return x if x is None or y is None else x - y [Or -> And]": "both are None, or neither is",
+    },
     "alignment/chains/hidden_markov.py": {
         "_backward: onward[-1:] = last [1 -> 0]": "the loop overwrites all but the last",
     },

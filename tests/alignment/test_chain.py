@@ -55,6 +55,7 @@ def test_the_posterior_is_a_chain_with_the_smoothed_marginals(seed: int) -> None
     posterior = problem.prior().marginalise(problem.log_f).posterior
     assert isinstance(posterior, Chain)
     assert (posterior.scores.amax(dim=-1)[problem.steps] == 0).all()  # relative to the best of a step
+    assert (posterior.log_terms().sources[:, 0] == 0).all()  # nothing comes before the first step
     for latent, laws in (
         (posterior, [chain_oracles.posterior(p.prior, p.log_f) for p in problem.plain()]),
         (problem.prior(), [chain_oracles.law(p.prior) for p in problem.plain()]),

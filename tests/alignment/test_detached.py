@@ -12,6 +12,7 @@ from latentalign.alignment import (
     Categorical,
     Chain,
     Dirichlet,
+    DiscreteLatent,
     Elbo,
     Enumerate,
     Estimator,
@@ -30,9 +31,12 @@ SCORES = torch.randn(
     2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64
 ).requires_grad_()
 ATTENTION = Categorical.from_scores(SCORES)
+CHAIN = Chain.from_scores(
+    SCORES, transitions=MatrixTransitions(SCORES[0, 0] + SCORES[1, 1, :, None]), start=SCORES[0, 1]
+)
 LATENTS: dict[str, Latent] = {
     "categorical": ATTENTION,
-    "chain": Chain.from_scores(SCORES, transitions=MatrixTransitions(SCORES[0, 0] + SCORES[1, 1, :, None])),
+    "chain": CHAIN,
     "dirichlet": Dirichlet.from_scores(SCORES),
     "logistic normal": LogisticNormal.from_scores(SCORES),
     "normal": Normal(SCORES, SCORES.exp()),
@@ -54,13 +58,17 @@ def test_a_detached_latent(name: str) -> None:
     assert not any(tensor.requires_grad for tensor in tensors(latent.detach()))
 
 
-@pytest.mark.parametrize("impossible", [False, True])
-@pytest.mark.parametrize("prune", [0.0, 0.01])
-def test_the_exact_posterior(prune: float, impossible: bool) -> None:
-    table = SCORES.masked_fill(torch.tensor(impossible), -torch.inf)
-    found = (
-        ATTENTION.marginalise_pruned(TableLikelihood(table), prune) if prune else ATTENTION.marginalise(table)
-    )
+@pytest.mark.parametrize(
+    ("latent", "prune", "impossible"),
+    [
+        *((ATTENTION, prune, impossible) for prune in (0.0, 0.01) for impossible in (False, True)),
+        *((CHAIN, prune, False) for prune in (0.0, 0.01)),
+        (CHAIN, 0.0, True),
+    ],
+)
+def test_the_exact_posterior(latent: DiscreteLatent, prune: float, impossible: bool) -> None:
+    table = SCORES.log_softmax(dim=-1).masked_fill(torch.tensor(impossible), -torch.inf)
+    found = latent.marginalise_pruned(TableLikelihood(table), prune) if prune else latent.marginalise(table)
     assert not any(tensor.requires_grad for tensor in tensors(found.posterior))
 
 

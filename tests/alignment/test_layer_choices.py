@@ -122,7 +122,11 @@ MISTAKES = {
         "weights: expected finite numbers of at least 0, received inf; ",
     ),
     "negative weights": (
-        lambda e: e.run(attention(), weights=torch.tensor([[1.0, -2.0, 1.0]] * 2)),
+        lambda e: e.run(attention(), weights=torch.tensor([[0.5, -2.0, 1.0]] * 2)),
+        "weights: expected finite numbers of at least 0, received -2; ",
+    ),
+    "negative whole numbers as weights": (
+        lambda e: e.run(attention(), weights=torch.tensor([[1, -2, 1]] * 2)),
         "weights: expected finite numbers of at least 0, received -2; ",
     ),
     "all ignored": (

@@ -223,8 +223,9 @@ def _chain(distribution: Config, transitions: str) -> Config:
 def _checked(weights: Tensor, queries: Tensor) -> Tensor:
     """Weights of outputs as numbers; NaN, infinite and negative ones refused."""
     check_shapes(queries=(queries, "B T Q"), weights=(weights, "B T"))
-    if weights.is_floating_point() and not bool(((weights >= 0) & (weights < torch.inf)).all()):
-        wrong = weights[~((weights >= 0) & (weights < torch.inf))][0].item()
+    fine = (weights >= 0) & (weights < torch.inf)
+    if not bool(fine.all()):
+        wrong = weights[~fine][0].item()
         raise ConfigError(
             f"weights: expected finite numbers of at least 0, received {wrong:g}; use 0 for an output that does "
             "not count"
