@@ -12,6 +12,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_minus: return x if x is None or y is None else x - y [Or -> And]": "both are None, or neither is",
     },
     "alignment/chains/hidden_markov.py": {
+        "_forward: torch.sum(after, dim=-1, keepdim=True, out=total).clamp_min_(tiny) [sum -> mean]": (
+            "any scale will do that keeps the numbers in range: the sum of the last memory makes up for it"
+        ),
         "_backward: onward[-1:] = last [1 -> 0]": "the loop overwrites all but the last",
     },
     "alignment/latents/categorical.py": {

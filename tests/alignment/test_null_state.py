@@ -63,6 +63,20 @@ def test_the_null_state_remembers_where_the_chain_was() -> None:
     assert found[4].item() == pytest.approx(slope * chance * (1 - chance), rel=1e-6)
 
 
+def test_nothing_comes_from_nowhere_beyond_the_end() -> None:
+    generator = torch.Generator().manual_seed(4)
+    scores, log_f = torch.randn(2, 1, 3, 2, generator=generator, dtype=DOUBLE)
+    nowhere = torch.randn(1, 3, generator=generator, dtype=DOUBLE)
+    moves = MatrixTransitions(torch.randn(2, 2, generator=generator, dtype=DOUBLE))
+    padded = Chain.from_scores(scores, transitions=moves, steps=torch.tensor([[True, True, False]]))
+    found = marginalise_with_null(padded, log_f, nowhere, -1.0)
+    alone = Chain.from_scores(scores[:, :2], transitions=moves)
+    expected = marginalise_with_null(alone, log_f[:, :2], nowhere[:, :2], -1.0)
+    for one, other in ((found.nowhere, expected.nowhere), (found.positions, expected.positions)):
+        torch.testing.assert_close(one[:, :2], other, **EXACT)
+        assert (one[:, 2] == 0).all()
+
+
 def test_what_comes_from_nowhere_is_as_likely_in_every_null_state() -> None:
     found = f_with_null(torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[-1.0]]))
     assert found.tolist() == [[[1.0, 2.0, 3.0, -1.0, -1.0, -1.0, -1.0]]]
