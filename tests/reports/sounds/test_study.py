@@ -5,6 +5,7 @@ import json
 import pytest
 
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
+from latentalign.reports.sounds.page import _languages
 from latentalign.reports.sounds.rows import MEMBERS, PRINCIPAL, ROWS, SoundCell, parse_languages, plan_cells
 from latentalign.training.recipe.recipes import load_recipe
 from tests.cli.command import assert_mistake, latentalign
@@ -81,6 +82,22 @@ def test_a_part_of_the_grid_has_its_page_and_the_rest_is_named(data):
     assert "2 cells, 1 done before" in found.stderr
     assert (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns == before
     assert "2 of 2 runs are done" in found.stdout
+
+
+def test_means_are_of_languages_that_most_rows_have():
+    nlls = {
+        "soft": {"dut": 1.0, "fre": 3.0, "ady": 5.0},
+        "marginal": {"dut": 2.0, "fre": 4.0, "bul": 9.0},
+        "hard": {"fre": 7.0},  # a row that has just begun must not narrow the others down
+    }
+    rows = [
+        {"row": row, "language": language, "seed": 1, "nll": value}
+        for row, found in nlls.items()
+        for language, value in found.items()
+    ]
+    lines = _languages(rows, "nll", "NLL", None, 1).markdown().splitlines()
+    means = [line for line in lines if "mean of" in line]
+    assert means == ["| mean of 2 | medium | 2.0 | 3.0 | – |", "| mean of 1 | low | 5.0 | – | – |"]
 
 
 def test_an_ensemble_is_measured_when_its_members_are_there(data):

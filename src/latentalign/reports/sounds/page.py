@@ -94,7 +94,7 @@ def _tables(rows: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> li
 def _languages(
     rows: Sequence[Mapping[str, Any]], measure: str, caption: str, published: int | None, digits: int
 ) -> Table:
-    """Languages down, rows across, means over seeds; a last line of means over the languages that all rows have."""
+    """Languages down, rows across, means over seeds; a last line of means for each size of languages."""
     present = [
         name for name in (*ROWS, ENSEMBLE) if any(row["row"] == name and measure in row for row in rows)
     ]
@@ -109,15 +109,22 @@ def _languages(
         lines.append(line)
     keys = [*present, *(["published"] if published is not None else [])]
     for size in dict.fromkeys(line["size"] for line in lines):
-        whole = [
-            line for line in lines if line["size"] == size and all(line[key] is not None for key in keys)
-        ]
-        if whole:
-            mean = {key: sum(line[key] for line in whole) / len(whole) for key in keys}
-            lines.append({**mean, "language": f"mean of {len(whole)}", "size": size})
+        compared = _compared([{one for one in found if size_of(one) == size} for found in values.values()])
+        whole = [line for line in lines if line["language"] in compared]
+        mean = {
+            key: sum(line[key] for line in whole) / len(whole)
+            for key in keys
+            if all(line[key] is not None for line in whole)
+        }
+        lines.append({**mean, "language": f"mean of {len(whole)}", "size": size})
     columns = [name_column("language", "language"), name_column("words", "size")]
     columns += [_number(key, digits) for key in keys]
     return Table(caption, tuple(columns), tuple(lines))
+
+
+def _compared(have: Sequence[set[str]]) -> set[str]:
+    """The languages to take means over: many, of many rows. A row that lacks one of them has no mean."""
+    return max(have, key=lambda languages: len(languages) * sum(languages <= other for other in have))
 
 
 def _number(key: str, digits: int) -> Column:
