@@ -1,6 +1,6 @@
-"""Word alignment on Europarl: train soft and variational attention and a chain; measure links against those by hand.
+"""Word alignment on Europarl: train translators of both kinds; measure their links against those made by hand.
 
-python -m benchmarks.europarl --data DIR [--only chain] [--work runs/europarl] [--out docs/results/alignment]
+python -m benchmarks.europarl --data DIR [--only chain …] [--work runs/europarl] [--out docs/results/alignment]
 
 DIR has europarl20k.{de,en}.gz and dev.{de,en,gold} (tokenised, lower-case). The text is tokenised and lower-cased as
 the gold pairs are; pairs of at most 60 words are kept, and the gold pairs (without their links) are among those trained
@@ -15,10 +15,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import latentalign as la
+from benchmarks.attention_heads import PRIOR, attention_links
 from benchmarks.options import data_options
 from latentalign import __version__
 from latentalign.files import read_lines, write_atomic
 from latentalign.reports.provenance import provenance_of_run, write_recipes
+from latentalign.text.links import read_links, score_links
+from latentalign.text.parallel import read_parallel
 
 WORDS = re.compile(r"\w+(?:-\w+)*|'s\b|[^\w\s]")
 HELD_OUT = 300  # pairs to validate on
@@ -26,11 +30,22 @@ RUNS = {
     "soft": "europarl-de-en",
     "variational": "europarl-de-en-variational",
     "chain": "europarl-de-en-chain",
+    "Transformer, soft": "europarl-de-en-transformer",
+    "Transformer, chain": "europarl-de-en-transformer-chain",
+    "Transformer, chain, cross_layers 3": "europarl-de-en-transformer-chain-cross",
 }
 ROWS = (
-    ("soft", "prior"), ("variational", "prior"), ("variational", "posterior"), ("variational", "exact"),
+    ("soft", "prior"), ("soft", "exact"),
+    ("variational", "prior"), ("variational", "posterior"), ("variational", "exact"),
     ("chain", "prior"), ("chain", "exact"), ("chain", "path"),
+    ("Transformer, soft", "prior"), ("Transformer, soft", "prior, one step later"),
+    ("Transformer, soft", "best head"), ("Transformer, soft", "best head, one step later"),
+    ("Transformer, soft", "exact"),
+    ("Transformer, chain", "prior"), ("Transformer, chain", "exact"), ("Transformer, chain", "path"),
+    ("Transformer, chain, cross_layers 3", "prior"), ("Transformer, chain, cross_layers 3", "exact"),
+    ("Transformer, chain, cross_layers 3", "path"),
 )  # fmt: skip
+LATER = ", one step later"
 WAYS = {"path": ("--by", "exact", "--path")}  # what `align` is told where it is more than --by
 EFLOMAL = {"forward": 0.194, "backward": 0.194, "intersection": 0.187}  # over 100 pairs aligned by hand
 
@@ -65,8 +80,28 @@ def train(name: str, data: Path, run: Path) -> None:
         command("train", RUNS[name], "--set", f"data.folder={data}", "--out", run)
 
 
+def measure_attention(run: Path, by: str, data: Path) -> dict[str, Any]:
+    """The error of links read off ordinary attention; the best head is chosen by the same pairs, in its favour."""
+    pairs = list(read_parallel(data / "dev.de", data / "dev.en"))
+    gold = list(read_links(data / "dev.gold"))
+    is_prior, later = by.startswith(PRIOR), by.endswith(LATER)
+    loaded = la.load(run)
+    assert isinstance(loaded, la.Run)
+    rates = {
+        name: score_links(links, gold)
+        for (name, step), links in attention_links(loaded, pairs).items()
+        if step == later and (name == PRIOR) == is_prior
+    }
+    best = min(rates, key=lambda name: rates[name].aer)
+    rate = rates[best]
+    found = {"aer": rate.aer, "precision": rate.precision, "recall": rate.recall, "pairs": len(pairs)}
+    return found if is_prior else {**found, "head": best, "heads": len(rates)}
+
+
 def measure(run: Path, by: str, data: Path, folder: Path) -> dict[str, Any]:
     """The error of a run's likeliest links on the pairs aligned by hand."""
+    if by.startswith("best head") or by.endswith(LATER):
+        return measure_attention(run, by, data)
     files = ("--source", data / "dev.de", "--target", data / "dev.en")
     links = folder / f"{run.name}-{by}.links"
     command("align", run, *files, *WAYS.get(by, ("--by", by)), "--output", links)
@@ -136,16 +171,16 @@ def result(
 
 def main() -> None:
     parser = data_options(__doc__, work="runs/europarl", out="docs/results/alignment")
-    parser.add_argument("--only", choices=list(RUNS), help="train and measure this model alone")
+    parser.add_argument("--only", nargs="+", choices=list(RUNS), help="train and measure these models alone")
     options = parser.parse_args()
     text, path = options.work / "data", options.out / "results.json"
     if not (text / "valid.en").is_file():
         prepare(options.data, text)
     known = json.loads(path.read_text(encoding="utf-8"))["rows"] if options.only and path.is_file() else []
-    rows, recipes = [row for row in known if row["model"] != options.only], []
+    rows, recipes = [row for row in known if row["model"] not in options.only], []
     for name, by in ROWS:
-        if options.only in (None, name):
-            run = options.work / name
+        if options.only is None or name in options.only:
+            run = options.work / RUNS[name]
             train(name, text.resolve(), run)
             row, values = result(name, by, run, options)
             rows.append(row)
