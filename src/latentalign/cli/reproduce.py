@@ -48,7 +48,8 @@ class Reproduce:
     every_seed: Annotated[bool, typer.Option("--every-seed", help="All rows with all seeds.")] = False
     only: Annotated[list[str] | None, typer.Option(help="Only this row (may be repeated).")] = None
     adopt: Annotated[
-        list[Path] | None, typer.Option(help="A folder with finished runs to take instead of training.")
+        list[Path] | None,
+        typer.Option(help="A folder with finished runs, or with results, to take instead of training."),
     ] = None
     jobs: Annotated[int, typer.Option(help="Cells side by side, one thread each; 0: in this process.")] = 1
     source: Annotated[Path | None, typer.Option(help="Test sentences; default: test*.LANGUAGE in DATA.")] = (
@@ -99,8 +100,6 @@ class Reproduce:
         from latentalign.reports.grid.settings import GridSettings
         from latentalign.reports.paper.data_files import default_recipe, locate
 
-        for folder in self.adopt or []:
-            require_folder(folder, "a folder of finished runs for --adopt")
         recipe = self.recipe or default_recipe(self.task)
         places = locate(self.task, recipe, self.data, source=self.source, target=self.target)
         return GridSettings(
@@ -109,7 +108,7 @@ class Reproduce:
             runs=self._runs,
             data=places.data,
             test=places.test,
-            adopt=tuple(str(folder) for folder in self.adopt or []),
+            adopt=self._adopted,
             seeds=_parse_seeds(self.seeds),
             every_seed=self.every_seed,
             only=tuple(self.only or []),
@@ -124,7 +123,8 @@ class Reproduce:
 
         require_folder(self.data, "the words of `latentalign download g2p`")
         beam = 5 if self.beam is None else self.beam
-        settings = SoundSettings(str(self.data), self._runs, tuple(self.settings or []), beam)
+        changes = tuple(self.settings or [])
+        settings = SoundSettings(str(self.data), self._runs, changes, beam, self._adopted)
         grid = SoundGrid(settings)
         languages = parse_languages(self.languages or "all")
         cells = choose_cells(grid, languages, tuple(self.only or []), _parse_seeds(self.seeds))
@@ -133,6 +133,12 @@ class Reproduce:
             return
         content = _finish(lambda: reproduce(settings, cells, out=self.out, jobs=self.jobs, say=_say))
         self._print(content, self.out / "README.md")
+
+    @property
+    def _adopted(self) -> tuple[str, ...]:
+        for folder in self.adopt or []:
+            require_folder(folder, "a folder of finished runs or of results for --adopt")
+        return tuple(str(folder) for folder in self.adopt or [])
 
     @property
     def _runs(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -131,6 +132,26 @@ def test_finished_runs_of_others_are_adopted(finished, data, tmp_path, monkeypat
     found = reproduce("table1", adopting, out=tmp_path / "out", jobs=0, say=lambda text: None)
     assert found["rows"][0]["ppl"] == content["rows"][0]["ppl"]
     assert not list((tmp_path / "runs").glob("*/config.yaml"))
+
+
+def test_results_of_another_machine_are_adopted_without_their_runs(finished, data, tmp_path, monkeypatch):
+    _, folder, content = finished
+    monkeypatch.setattr(grid_module, "train", refuse)
+    adopting = settings_for(data, tmp_path / "runs", only=ROWS, adopt=(str(folder / "out"),))
+    found = reproduce("table1", adopting, out=tmp_path / "out", jobs=0, say=lambda text: None)
+    for part in ("rows", "history", "significance", "summary", "claims"):
+        assert found[part] == json.loads(json.dumps(content[part]))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("other", [{"beam": 3}, {"changes": ("model.dropout=0.25",)}], ids=["beam", "recipe"])
+def test_results_under_other_conditions_are_not_adopted(finished, data, tmp_path, other):
+    _, folder, _ = finished
+    settings = settings_for(data, tmp_path / "runs", only=("soft",), adopt=(str(folder / "out"),))
+    grid = Grid(settings, SPECS)
+    assert grid.recall(grid.cell("soft-s1"), "table1") is not None
+    grid = Grid(replace(settings, **other), SPECS)
+    assert grid.recall(grid.cell("soft-s1"), "table1") is None
 
 
 def test_another_run_in_the_way_is_not_touched(finished, data, tmp_path):

@@ -1,6 +1,7 @@
 """The grid over languages: what comes first, what is done once, and a page of what is there."""
 
 import json
+import shutil
 
 import pytest
 
@@ -108,6 +109,33 @@ def test_an_ensemble_is_measured_when_its_members_are_there(data):
     assert [row["row"] for row in rows] == [*MEMBERS, "ensemble"]
     assert rows[-1]["nll"] < max(row["nll"] for row in rows[:-1])
     assert "test_word_error" in rows[-1]
+
+
+def test_rows_of_another_machine_are_adopted_but_an_ensemble_needs_runs(data):
+    assert reproduce(data, "--only", "soft", languages="fre").code == 0
+    out = data.parent / "out"
+    there = data.parent / "there"
+    there.mkdir()
+    for name in ("g2p.json", "recipes.json"):
+        (out / name).rename(there / name)
+    shutil.rmtree(out)
+    only = [part for row in MEMBERS for part in ("--only", row)]
+    plan = reproduce(data, "--only", "soft", "--adopt", there, "--dry-run")
+    assert plan.stdout.splitlines() == ["dut-soft-s1: to be trained", "fre-soft-s1: done"]
+    plan = reproduce(data, *only, "--adopt", there, "--dry-run", languages="fre")
+    assert "fre-soft-s1: to be trained" in plan.stdout
+    found = reproduce(data, "--only", "soft", "--adopt", there, languages="fre")
+    assert "1 cells, 1 done before" in found.stderr
+    assert not (out / "runs").exists()
+    assert json.loads((out / "g2p.json").read_text(encoding="utf-8"))["rows"][0]["row"] == "soft"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null"])
+def test_results_that_cannot_be_read_are_a_mistake(data, text):
+    there = data.parent / "there"
+    there.mkdir()
+    (there / "g2p.json").write_text(text)
+    assert_mistake(reproduce(data, "--only", "soft", "--adopt", there), "--adopt", "g2p.json")
 
 
 def test_languages_of_few_words_get_more_and_smaller_updates(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 from latentalign.errors import UserError
 from latentalign.files import to_json, write_atomic
+from latentalign.reports.adopted import find_results
 from latentalign.reports.grid.cells import Cell, build_cells
 from latentalign.reports.grid.fingerprint import fingerprint
 from latentalign.reports.grid.phase_plan import RowSpec
@@ -136,7 +137,7 @@ class Grid:
     def remember(self, cell: Cell, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """A measurement of a cell, taken once."""
         path = self.results(cell) / f"{name}.json"
-        known = self.recall(cell, name)
+        known = self._recall_here(cell, name)
         if known is not None:
             return known
         values = measure()
@@ -144,7 +145,20 @@ class Grid:
         return values
 
     def recall(self, cell: Cell, name: str) -> dict[str, Any] | None:
-        """A measurement that was taken before, under the same conditions."""
+        """A measurement that was taken before, here or in adopted results, under the same conditions."""
+        known = self._recall_here(cell, name)
+        return self._adopt(cell, name) if known is None else known
+
+    def _adopt(self, cell: Cell, study: str) -> dict[str, Any] | None:
+        named = {"row": cell.spec.name, "seed": cell.seed}
+        for results in find_results(self.settings.adopt, study):
+            if rows := results.rows(cell.recipe, **named, beam=self.settings.beam):
+                others = {part: results.entries(part, **named) for part in ("history", "curve")}
+                tests = results.entries("significance", system=cell.spec.name, seed=cell.seed)
+                return {"rows": rows, **others, "significance": tests}
+        return None
+
+    def _recall_here(self, cell: Cell, name: str) -> dict[str, Any] | None:
         path = self.results(cell) / f"{name}.json"
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

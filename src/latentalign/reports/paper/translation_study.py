@@ -94,7 +94,7 @@ def _finish_table(grid: Grid, parts: Parts, out: Path, name: str) -> dict[str, A
         pictures.append("table2-curve.png")
         content |= {"curve": parts.get("curve", []), "claims": kmax_claims(parts.get("curve", []))}
     else:
-        content["significance"] = _significance(grid, rows)
+        content["significance"] = [*parts.get("significance", []), *_significance(grid, rows)]
     if history := parts.get("history"):
         content |= {"overtakings": overtakings(history), "history": history}
         runs = {f"{row}, seed {seed}": points for (row, seed), points in runs_in(history).items()}
@@ -110,14 +110,19 @@ def _write(grid: Grid, content: Mapping[str, Any], out: Path, pictures: Sequence
 
 
 def _significance(grid: Grid, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """BLEU of every row against soft attention of the same seed (without it: against the table's first row)."""
+    """BLEU of every row against soft attention of the same seed (without it: against the table's first row).
+
+    Rows of adopted results have no translations here; what was tested there comes with them.
+    """
     found = []
     references = list(read_lines(grid.settings.test["target"]))
     for seed in dict.fromkeys(row["seed"] for row in rows):
-        texts = {row["row"]: _texts(grid, row) for row in rows if row["seed"] == seed}
+        texts = {row["row"]: _texts(grid, row) for row in rows if row["seed"] == seed and _is_here(grid, row)}
         soft = grid.cell(f"soft-s{seed}")
         if "soft" not in texts and hypotheses_path(grid, soft, "soft").is_file():
             texts["soft"] = list(read_lines(hypotheses_path(grid, soft, "soft")))
+        if not texts:
+            continue
         baseline = "soft" if "soft" in texts else next(iter(texts))
         systems = {name: lines for name, lines in texts.items() if name != baseline}
         if systems:
@@ -127,8 +132,15 @@ def _significance(grid: Grid, rows: Sequence[Mapping[str, Any]]) -> list[dict[st
 
 
 def _texts(grid: Grid, row: Mapping[str, Any]) -> list[str]:
-    cell = grid.cell(f"{row['row']}-s{row['seed']}")
-    return list(read_lines(hypotheses_path(grid, cell, row["inference"])))
+    return list(read_lines(_hypotheses(grid, row)))
+
+
+def _is_here(grid: Grid, row: Mapping[str, Any]) -> bool:
+    return _hypotheses(grid, row).is_file()
+
+
+def _hypotheses(grid: Grid, row: Mapping[str, Any]) -> Path:
+    return hypotheses_path(grid, grid.cell(f"{row['row']}-s{row['seed']}"), row["inference"])
 
 
 def _finish_figure3(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:

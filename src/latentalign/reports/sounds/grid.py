@@ -11,6 +11,7 @@ import numpy as np
 import latentalign
 from latentalign.errors import UserError
 from latentalign.files import to_json, write_atomic
+from latentalign.reports.adopted import find_results
 from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
 from latentalign.reports.sounds.rows import ROWS, SoundCell, size_of
 from latentalign.text.parallel import Pair
@@ -27,6 +28,7 @@ from latentalign.translation.config import PairFiles
 from latentalign.translation.data.corpus import read_pairs
 from latentalign.translation.errors import error_rates
 
+STUDY = "g2p"  # the name of its results
 SPLITS = ("dev", "test")
 # languages of 800 words: batches of half the size, and three times as many epochs
 FEW_WORDS = {"batch_size": 16, "epochs": 3}
@@ -40,11 +42,14 @@ class SoundSettings:
     runs: str
     changes: tuple[str, ...] = ()  # a.b=c, over the recipes
     beam: int = 5
+    adopt: tuple[str, ...] = ()  # folders with results whose rows are taken over
 
     @classmethod
     def from_json(cls, text: str) -> "SoundSettings":
         values = json.loads(text)
-        return cls(**{**values, "changes": tuple(values["changes"])})
+        for name in ("changes", "adopt"):
+            values[name] = tuple(values[name])
+        return cls(**values)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -56,6 +61,7 @@ class SoundGrid:
     def __init__(self, settings: SoundSettings) -> None:
         self.settings = settings
         self.runs = Path(settings.runs)
+        self._adopted = find_results(settings.adopt, STUDY)
 
     def table(self, language: str, split: str) -> Path | None:
         """The words of a language: in the data folder, or in a folder of its size."""
@@ -102,7 +108,19 @@ class SoundGrid:
         return self.runs / cell.language / f"{cell.row}-s{cell.seed}"
 
     def recall(self, cell: SoundCell) -> dict[str, Any] | None:
-        """The row of a cell that is trained and measured by this very recipe."""
+        """The row of a cell that is trained and measured by this very recipe, here or in adopted results."""
+        known = self.recall_here(cell)
+        return self._adopt(cell) if known is None else known
+
+    def _adopt(self, cell: SoundCell) -> dict[str, Any] | None:
+        if cell.members:
+            return None  # its recipe is those of its members; measured where they are
+        wanted = {**asdict(cell), "beam": self.settings.beam}
+        rows = (row for results in self._adopted for row in results.rows(self.recipe(cell), **wanted))
+        return next(rows, None)
+
+    def recall_here(self, cell: SoundCell) -> dict[str, Any] | None:
+        """The row of a cell whose run is on this machine."""
         try:
             found: dict[str, Any] = json.loads((self.folder(cell) / "row.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -116,7 +134,7 @@ class SoundGrid:
 
     def work(self, cell: SoundCell, *, echo: bool = True) -> dict[str, Any]:
         """Train a cell to its end, or go on with it, and measure it."""
-        if (known := self.recall(cell)) is not None:
+        if (known := self.recall_here(cell)) is not None:
             return known
         if cell.members:
             return self._work_together(cell)

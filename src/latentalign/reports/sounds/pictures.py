@@ -16,7 +16,7 @@ def draw_words(grid: SoundGrid, done: Sequence[SoundCell], out: Path) -> list[st
     """The three longest development words of the first language that has both runs; the names of the pictures."""
     for cell in done:
         pair = [SoundCell(cell.language, row, cell.seed) for row in BESIDE]
-        if all(one in done for one in pair):
+        if all(one in done and grid.recall_here(one) for one in pair):
             return _draw(grid, pair, out)
     return []
 

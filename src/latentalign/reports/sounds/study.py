@@ -28,7 +28,8 @@ def choose_cells(
 
 def describe(grid: SoundGrid, cells: Sequence[SoundCell]) -> list[str]:
     """A line for each cell. Nothing is done."""
-    return [f"{cell.name}: {'done' if grid.recall(cell) else 'to be trained'}" for cell in cells]
+    todo = plan(grid, cells)
+    return [f"{cell.name}: {'to be trained' if cell.name in todo else 'done'}" for cell in cells]
 
 
 def reproduce(
@@ -39,9 +40,11 @@ def reproduce(
     When a cell fails or the command is interrupted, what is done is written all the same.
     """
     grid = SoundGrid(settings)
-    todo = {cell.name: cell for cell in cells if grid.recall(cell) is None}
+    todo = plan(grid, cells)
     say(f"g2p: {len(cells)} cells, {len(cells) - len(todo)} done before")
-    listed = [Job(name, tuple(one.name for one in cell.members)) for name, cell in todo.items()]
+    listed = [
+        Job(name, tuple(one.name for one in cell.members if one.name in todo)) for name, cell in todo.items()
+    ]
     try:
         if jobs == 0:
             run_here(listed, lambda job: _work(grid, todo[job.name]), say)
@@ -51,6 +54,15 @@ def reproduce(
         write_results(grid, cells, out)
         raise
     return write_results(grid, cells, out)
+
+
+def plan(grid: SoundGrid, cells: Sequence[SoundCell]) -> dict[str, SoundCell]:
+    """What is to be done, members before their ensemble: it needs their runs, not only their rows."""
+    missing = [cell for cell in cells if grid.recall(cell) is None]
+    needed = [
+        member for cell in missing for member in (*cell.members, cell) if grid.recall_here(member) is None
+    ]
+    return {cell.name: cell for cell in needed}
 
 
 def _work(grid: SoundGrid, cell: SoundCell) -> None:
