@@ -15,6 +15,7 @@ ROWS = {
     "variational": "g2p-variational",
     "variational-sample": "g2p-variational-sample",
     "variational-from-prior": "g2p-variational-from-prior",
+    "variational-sample-from-prior": "g2p-variational-sample-from-prior",
     "rws": "g2p-rws",
     "vimco": "g2p-vimco",
     "chain": "g2p-chain",

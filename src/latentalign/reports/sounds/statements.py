@@ -16,14 +16,17 @@ UNITS = {
 # (measure, row that is larger, row that is smaller); what the paper's tables say, and what chains promise
 STATEMENTS = (
     ("nll", "soft", "variational-sample"),
+    ("nll", "soft", "variational-sample-from-prior"),
     ("nll", "soft", "variational"),
     ("nll", "soft", "marginal"),
     ("nll", "marginal", "variational"),
     ("nll", "marginal", "variational-sample"),
+    ("nll", "variational-sample", "variational-sample-from-prior"),
     ("nll", "hard", "soft"),
     ("nll", "marginal", "chain"),
     ("nll", "soft", "chain-monotone"),
     ("word_error", "soft", "variational-sample"),
+    ("word_error", "soft", "variational-sample-from-prior"),
     ("word_error", "soft", "variational"),
     ("word_error", "soft", "marginal"),
     ("word_error", "hard", "soft"),
@@ -34,6 +37,7 @@ STATEMENTS = (
     ("prior_entropy", "variational", "hard"),
     ("sharpness", "marginal", "soft"),
     ("sharpness", "variational-sample", "soft"),
+    ("sharpness", "variational-sample-from-prior", "soft"),
     ("sharpness", "chain-monotone", "soft"),
 )
 CONFIDENCE = 0.95
