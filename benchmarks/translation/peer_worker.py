@@ -50,13 +50,16 @@ class Peer:
         )
         self.pairs = task["batches"]
         self.sentences = task["sentences"]
+        self.validation = task.get("validation", [])
 
-    def train(self, first: int, last: int) -> dict[str, float]:
-        """Updates as in the loop of its trainer; making the batches is not timed."""
+    def train(self, first: int, last: int, rates: list[float] | None = None) -> dict[str, Any]:
+        """Updates as in the loop of its trainer, each at its own rate if given; making the batches is not timed."""
         batches = [make_batch(*pair) for pair in self.pairs[first:last]]
         manager, loss = self.manager, 0.0
         started, processor = time.perf_counter(), time.process_time()
-        for batch in batches:
+        for number, batch in enumerate(batches):
+            if rates is not None:
+                manager.optimizer.param_groups[0]["lr"] = rates[number]
             step_loss, _ = manager._train_step(batch)
             manager.clip_grad_fun(parameters=self.model.parameters())
             manager.optimizer.step()
@@ -69,22 +72,43 @@ class Peer:
             "loss": loss / len(batches),
         }
 
-    def decode(self, groups: list[list[int]], beam: int) -> dict[str, float]:
-        """Search groups of sentences, given by their numbers."""
+    def validate(self) -> dict[str, Any]:
+        """The summed negative log-likelihood of the validation pairs, end marks included."""
+        self.model.eval()
+        loss, tokens = 0.0, 0
+        with torch.no_grad():
+            for pair in self.validation:
+                batch = make_batch(*pair)
+                found, *_ = self.model(return_type="loss", **vars(batch))
+                loss += float(found)
+                tokens += int(batch.ntokens)
+        return {"nll": loss / tokens, "tokens": tokens}
+
+    def decode(self, groups: list[list[int]], beam: int) -> dict[str, Any]:
+        """Search groups of sentences, given by their numbers; the pieces of each come back."""
         self.model.eval()
         batches = [make_batch([self.sentences[number] for number in group]) for group in groups]
         tokens = 0
+        outputs = []
         started, processor = time.perf_counter(), time.process_time()
         for batch in batches:
-            batch.sort_by_src_length()
+            order = batch.sort_by_src_length()  # where each sentence of the group has gone
             found, _, _ = search(self.model, batch, -1, beam, 1.0, n_best=1, generate_unk=True)
             tokens += int(((found != PAD) & (found != END)).sum())
+            outputs.append([found[place] for place in order])
         return {
             "seconds": time.perf_counter() - started,
             "processor": time.process_time() - processor,
             "sentences": float(sum(len(group) for group in groups)),
             "tokens": float(tokens),
+            "pieces": [until_end(row) for group in outputs for row in group],
         }
+
+
+def until_end(row: Any) -> list[int]:
+    """The pieces before the end mark."""
+    pieces = [int(piece) for piece in row]
+    return pieces[: pieces.index(END)] if END in pieces else pieces
 
 
 def configuration(task: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -188,7 +212,9 @@ def main() -> None:
         peer = Peer(task, folder)
         for line in sys.stdin:
             command = json.loads(line)
-            action = {"train": peer.train, "decode": peer.decode}[command.pop("do")]
+            action = {"train": peer.train, "validate": peer.validate, "decode": peer.decode}[
+                command.pop("do")
+            ]
             print(json.dumps(action(**command)), file=answers, flush=True)
 
 
