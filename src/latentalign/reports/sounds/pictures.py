@@ -13,12 +13,15 @@ WORDS = 3
 
 
 def draw_words(grid: SoundGrid, done: Sequence[SoundCell], out: Path) -> list[str]:
-    """The three longest development words of the first language that has both runs; the names of the pictures."""
+    """The three longest development words of the first language that has both runs; the names of the pictures.
+
+    Where runs are not at hand (their rows were adopted), pictures that are there already stay.
+    """
     for cell in done:
         pair = [SoundCell(cell.language, row, cell.seed) for row in BESIDE]
         if all(one in done and grid.recall_here(one) for one in pair):
             return _draw(grid, pair, out)
-    return []
+    return sorted(path.name for path in out.glob("words-*.png"))
 
 
 def _draw(grid: SoundGrid, cells: Sequence[SoundCell], out: Path) -> list[str]:
