@@ -90,7 +90,7 @@ class Translate:
     device: DeviceOption = "auto"
 
     def __call__(self) -> None:
-        from latentalign.training.trained_ensemble import Ensemble, load_together
+        from latentalign.training.trained_ensemble import load_together
         from latentalign.wordalign.aligner import Aligner
 
         search = self._search()
@@ -104,8 +104,7 @@ class Translate:
         with ExitStack() as stack:
             text = sys.stdout if self.output is None else stack.enter_context(open_atomic(self.output))
             links = None if self.alignments is None else stack.enter_context(open_atomic(self.alignments))
-            runs = loaded.runs if isinstance(loaded, Ensemble) else (loaded,)
-            data: list[Any] = [run.config.data for run in runs]
+            data: list[Any] = [run.config.data for run in loaded.runs]
             longest = max(one.max_length for one in data)
             self._translate_all(_Job(translator, longest, source, text, links, aligner))
 

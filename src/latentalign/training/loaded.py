@@ -3,7 +3,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -23,6 +23,8 @@ class Loaded(ABC):
     Whoever needs the model or the recipe of a run asks for them by type: `assert isinstance(run, la.Run)`.
     """
 
+    has_own_links: ClassVar[bool] = True  # whether its translations come with links to the source words
+
     @property
     @abstractmethod
     def device(self) -> torch.device:
@@ -41,8 +43,22 @@ class Loaded(ABC):
         alignments: bool = False,
         seed: int = 0,
     ) -> "list[Translation]":
-        """The best translation of every line; with `alignments`, its links to the source words as well."""
-        raise self._refuse("translate")
+        """The best translation of every line; with `alignments`, its links to the source words as well.
+
+        For n-best lists and the penalties of the search: `run.translator(n_best=5, …).translate(lines)`.
+
+        Example:
+            for translation in run.translate(["ein hund bellt ."], beam=5, inference="kmax:5"):
+                print(translation, translation.log_prob)
+        """
+        translator = self.translator(inference=inference, seed=seed, beam=beam)
+        if isinstance(lines, str):
+            raise UserError(
+                f"translate: expected a list of sentences, received one text; write [{lines[:20]!r}]"
+            )
+        if alignments and not self.has_own_links:
+            raise UserError(f"{self}, which has no links of its own; align its translations with an aligner")
+        return [best[0] for best in translator.translate(lines, alignments=alignments)]
 
     def translator(
         self, *, inference: str | None = None, batch_size: int = 64, seed: int = 0, **search: Any
@@ -86,6 +102,10 @@ class Loaded(ABC):
         The data are source= and target= (files) for translation, data= and split= for VQA and memory. With `bleu` a
         translation run also translates, and BLEU and chrF are given. With `errors` the likeliest output is searched,
         and the share of words and of phones in it that are wrong is given, in percent.
+
+        Example:
+            results = run.evaluate(source="test.de", target="test.en", bleu=True)
+            print(results["ppl"], results["bleu"])
         """
         if inference is not None:
             find_predictor(inference)  # a mistake in it is told before the data are read

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -19,7 +19,7 @@ from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
 
 if TYPE_CHECKING:
-    from latentalign.translation.translate import Translation, Translator
+    from latentalign.translation.translate import Translator
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,11 @@ class Ensemble(Loaded):
     """Runs of one vocabulary. Every run predicts as it was trained to, unless an `inference` is named for all.
 
     Example:
-        together = la.load(["runs/soft", "runs/marginal"])
-        print(*together.translate(["ein hund bellt ."]), sep="\\n")
+        together = la.load(["runs/soft", "runs/variational"])
+        print(*together.translate(["ein hund bellt ."]))
     """
+
+    has_own_links: ClassVar[bool] = False
 
     runs: tuple[Run, ...]
 
@@ -75,21 +77,6 @@ class Ensemble(Loaded):
             **search,
         )
         return found
-
-    def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        beam: int = 10,
-        inference: str | None = None,
-        alignments: bool = False,
-        seed: int = 0,
-    ) -> "list[Translation]":
-        """The best translation of every line; links are to be had of an aligner."""
-        if alignments:
-            raise UserError(f"{self}, which has no links of its own; align its translations with an aligner")
-        found = self.translator(inference=inference, seed=seed, beam=beam).translate(lines)
-        return [best[0] for best in found]
 
     def _measure(
         self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]

@@ -34,6 +34,9 @@ class Translation:
     pieces: tuple[int, ...] = ()
     alignment: PairAlignment | None = None
 
+    def __str__(self) -> str:
+        return self.text
+
     def links(self, by: str) -> dict[Link, float]:
         """Arg-max links of the output words to the source words."""
         return {} if self.alignment is None else decode_links(self.alignment.probs(by))
