@@ -244,3 +244,6 @@ class ModelConfig(TranslationSection):
     def query_size(self) -> int:
         """Of the decoder's queries, whatever it is."""
         return self.decoder.width if isinstance(self.decoder, TransformerConfig) else self.decoder_size
+
+
+SECTIONS = (DataConfig, ModelConfig)

@@ -63,8 +63,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
     """Sentences of one language into another, with an alignment behind every word."""
 
     name = "translation"
-    DataConfig = config.DataConfig
-    ModelConfig = config.ModelConfig
+    DataConfig, ModelConfig = config.SECTIONS
     EvaluationConfig = PairsToEvaluate
 
     def prepare(
