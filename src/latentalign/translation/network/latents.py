@@ -62,6 +62,11 @@ class LatentVariable(nn.Module, ABC):
     def example(self) -> Latent:
         """A distribution over one position, to see what kind it is."""
 
+    @classmethod
+    def build(cls, *, query_size: int, size: int, **options: Any) -> "LatentVariable":
+        """One with the options of a recipe, for queries [B,T,query_size] and contexts of `size` features."""
+        return cls(**options)
+
 
 class LatentAlignment(LatentVariable):
     """z is an alignment, one position or a mixture of them; it has no weights beyond the scores'."""
@@ -154,24 +159,23 @@ class LatentContext(LatentVariable):
         zeros = [weight.new_zeros(1, 1, size) for size in (1, weight.shape[1], weight.shape[0])]
         return self(*zeros, None)
 
+    @classmethod
+    def build(cls, *, query_size: int, size: int, **options: Any) -> "LatentContext":
+        return cls(query_size, size, **options)
 
-LATENTS: dict[str, Callable[..., Any]] = {
-    **DISTRIBUTIONS,
-    "chain": LatentChain,
-    "gaussian-context": LatentContext,
-}
+
+# besides the distributions of the registry, which are alignments without weights of their own
+LATENTS: dict[str, type[LatentVariable]] = {"chain": LatentChain, "gaussian-context": LatentContext}
 
 
 def build_latent(config: str | dict[str, Any], *, query_size: int, size: int) -> LatentVariable:
     """What `model.alignment` names, for queries [B,T,query_size] and contexts of `size` features."""
-    factory, options = choose_part(
-        "alignment", LATENTS, config, skip=("scores", "mask", "query_size", "size")
+    name, options = choose_part(
+        "alignment", {**DISTRIBUTIONS, **LATENTS}, config, skip=("scores", "mask", "query_size", "size")
     )
-    if factory is LatentContext:
-        return LatentContext(query_size, size, **options)
-    if factory is LatentChain:
-        return LatentChain(**options)
-    return LatentAlignment(partial(factory, **options))
+    if name in DISTRIBUTIONS:
+        return LatentAlignment(partial(DISTRIBUTIONS[name], **options))
+    return LATENTS[name].build(query_size=query_size, size=size, **options)
 
 
 def check_latent(config: str | dict[str, Any]) -> None:
