@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from latentalign.alignment.prediction import KMax, Sampled
+from latentalign.alignment.prediction import KMax, Predictor, Sampled
 from latentalign.errors import UserError
 from latentalign.training.loop.evaluation import find_predictor
 
@@ -96,7 +96,7 @@ class Limits:
                 limit=(limit, most),
             )
 
-    def check_inference(self, text: str) -> Any:
+    def check_inference(self, text: str) -> Predictor:
         """The predictor of that name, within the limits on K and on samples."""
         predictor = find_predictor(text)
         if isinstance(predictor, KMax):

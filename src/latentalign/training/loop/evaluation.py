@@ -14,7 +14,7 @@ from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.learning.estimators import Enumerate, Pathwise
 from latentalign.alignment.learning.objectives import Elbo
 from latentalign.alignment.likelihoods.likelihood import TableLikelihood
-from latentalign.alignment.prediction import Exact, Predictor
+from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError
 from latentalign.task import Dataset
@@ -110,9 +110,11 @@ def evaluate_model(
     return _averages(sums, counts, inference, time.perf_counter() - started)
 
 
-def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator: torch.Generator) -> None:
+def _add_bounds(
+    sums: dict[str, float], problem: Any, predictor: Predictor, generator: torch.Generator
+) -> None:
     prior, likelihood, posterior = problem.prior, problem.likelihood, problem.posterior
-    if isinstance(predictor, Exact) and posterior is not None and prior.is_discrete:
+    if predictor.enumerates and posterior is not None and prior.is_discrete:
         # the exact marginal and the enumerated bound need the same table of log f: compute it once
         likelihood = TableLikelihood(likelihood.everywhere(prior.support))
     weights = problem.weights.double()  # [B,T]
