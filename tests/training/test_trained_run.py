@@ -272,7 +272,7 @@ def test_examples_in_docstrings(name: str) -> None:
     assert outcome.failed == 0
 
 
-def test_an_aligner_comes_through_the_same_door(tmp_path: Path) -> None:
+def test_an_aligner_is_loaded_and_used_as_a_run_is(tmp_path: Path) -> None:
     aligner = la.Aligner.fit(PAIRS * 3)
     aligner.save(tmp_path / "aligner")
     loaded = la.load(tmp_path / "aligner")

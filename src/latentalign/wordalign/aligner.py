@@ -18,11 +18,11 @@ from latentalign.wordalign.calibration import Calibration
 from latentalign.wordalign.decoding import PairPosteriors
 from latentalign.wordalign.estimation.counts import Counts
 from latentalign.wordalign.estimation.expectation import Shard, schedule
-from latentalign.wordalign.estimation.learning import InOneProcess, Report, Work, learn
+from latentalign.wordalign.estimation.expectation_maximisation import InOneProcess, Report, Work, learn
 from latentalign.wordalign.estimation.model import Model, Vocabularies, pruned_total
+from latentalign.wordalign.estimation.processes import InProcesses
 from latentalign.wordalign.estimation.renumbering import joined, renumbered
-from latentalign.wordalign.estimation.workers import InProcesses
-from latentalign.wordalign.inference import BatchPosteriors, posteriors
+from latentalign.wordalign.posteriors import BatchPosteriors, posteriors
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.shards import ShardsOnDisk, WordPair, cells, grouped
 from latentalign.wordalign.text.vocabulary import WordVocabulary
@@ -258,9 +258,9 @@ class _Corpus:
             rest = next(made, None)
         if processes == 1:
             return InOneProcess(on_disk)
-        workers = InProcesses(on_disk, processes)
-        stack.callback(workers.close)
-        return workers
+        apart = InProcesses(on_disk, processes)
+        stack.callback(apart.close)
+        return apart
 
 
 def _read_pair(pair: Pair, settings: Settings) -> tuple[Line, Line]:

@@ -155,7 +155,7 @@ class Round:
     """One round of learning: how links are inferred, what both directions learn from, how it is estimated."""
 
     name: str
-    inference: type[Independent] | type[LinkChain]
+    link_model: type[Independent] | type[LinkChain]
     agreement: Agreement
     estimate: Estimate
 
@@ -170,13 +170,13 @@ def schedule(settings: Settings) -> list[Round]:
 def expected_counts(shard: Shard, model: Model, step: Round) -> Counts:
     """What the model expects of the links and jumps of a shard."""
     loaded = LoadedShard(shard, model)
-    inference = step.inference(model)
+    link_model = step.link_model(model)
     size = len(shard.indexed.table) + 1
     links = [torch.zeros(size) for _ in range(1 if model.settings.agree else 2)]
     null = [torch.zeros(len(null), dtype=torch.float64) for null in loaded.null]
     log_likelihood = 0.0
     for batch in shard.batches:
-        forward, backward = (inference.posterior(side) for side in loaded.directions(batch))
+        forward, backward = (link_model.posterior(side) for side in loaded.directions(batch))
         counts = step.agreement(forward.links, backward.links.transpose(1, 2))
         cells = shard.cells[batch.cells]
         for total, part in zip(links, counts, strict=False):
@@ -190,7 +190,7 @@ def expected_counts(shard: Shard, model: Model, step: Round) -> Counts:
             forward.log_likelihood.double().sum() + backward.log_likelihood.double().sum()
         )
     sparse = [_sparse(shard, total, model.settings) for total in links]
-    jumps = tuple(sums.counts() for sums in inference.sums)
+    jumps = tuple(sums.counts() for sums in link_model.sums)
     return Counts(
         (sparse[0], sparse[-1]),
         (_scatter(null[0], shard.target), _scatter(null[1], shard.source)),
