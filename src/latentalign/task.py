@@ -34,7 +34,7 @@ class Dataset(Protocol):
         """Batches of example indices; every example once. `epoch < 0` is a fixed order for evaluation."""
         ...
 
-    def collate(self, indices: list[int]) -> Any:
+    def collate(self, indices: list[int]) -> Batch:
         """The batch of these examples. It may draw from torch's global generator: the trainer seeds it from the
         run's seed, the epoch and the batch, so that a resumed run draws the same."""
         ...

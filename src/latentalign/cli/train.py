@@ -47,7 +47,7 @@ def train(
     try:
         trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
     except TrainingStopped as error:
-        if not error.is_told:
+        if not error.is_reported:
             print(f"latentalign: {error}", file=sys.stderr)
         raise SystemExit(error.code) from None
     if trained.is_first:
@@ -68,7 +68,6 @@ def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
 
 
 def _print(summary: dict[str, Any], *, as_json: bool) -> None:
-
     if as_json:
         print(to_json(summary))
     else:

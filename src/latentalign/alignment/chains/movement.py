@@ -1,7 +1,6 @@
 """Modules that make transitions: learnt jumps, or monotone."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -52,9 +51,6 @@ class Monotone(nn.Module):
     def forward(self, positions: int) -> MonotoneTransitions:
         """The transitions between so many positions."""
         return MonotoneTransitions(positions, self.stay, self.place.device)
-
-
-TransitionsName = Literal["jump", "monotone", "strictly-monotone"]
 
 
 def build_transitions(name: str, width: int = 10, *, rate: float = 1.0) -> Jumps | Monotone:

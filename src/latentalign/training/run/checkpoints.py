@@ -26,7 +26,7 @@ class DamagedCheckpoint(Exception):
 
 
 class VerifiedCheckpoints(CheckpointIO):
-    """Lightning's door to the disk: `step-000000120.ckpt` becomes `step-000000120-<checksum>.ckpt`."""
+    """How lightning writes and reads checkpoints: `step-000000120.ckpt` becomes `step-000000120-<checksum>.ckpt`."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None

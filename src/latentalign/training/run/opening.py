@@ -1,4 +1,4 @@
-"""Opening a run: the first process makes or checks the folder, the others take its word."""
+"""Opening a run: the first process makes or checks the folder and tells the others what it found."""
 
 import errno
 from collections.abc import Callable
@@ -63,14 +63,14 @@ def open_run(
             if error.errno not in DISK_ERRORS:
                 raise
             problem = UserError(f"{error.filename or folder}: cannot be written ({error.strerror})")
-    word = agree(_word(opened, problem))
+    said = agree(_message(opened, problem))
     if problem is not None:
         raise problem
-    if word["problem"] is not None:
-        told = TrainingStopped(word["problem"])
-        told.is_told = True
-        raise told
-    return opened or _join(recipe, folder, word, world, log, stack)
+    if said["problem"] is not None:
+        stopped = TrainingStopped(said["problem"])
+        stopped.is_reported = True
+        raise stopped
+    return opened or _join(recipe, folder, said, world, log, stack)
 
 
 def _begin(
@@ -91,7 +91,7 @@ def _begin(
 
 
 def _join(
-    recipe: Recipe, folder: Path, word: dict[str, Any], world: World, log: RunLog, stack: ExitStack
+    recipe: Recipe, folder: Path, said: dict[str, Any], world: World, log: RunLog, stack: ExitStack
 ) -> Opened:
     """The run that the first process has opened, for the others."""
     if not folder.is_dir():
@@ -99,11 +99,11 @@ def _join(
             f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
         )
     prepared = stack.enter_context(prepare_again(recipe, folder, log))
-    checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
-    return Opened(prepared, checkpoint, word["is_complete"])
+    checkpoint = Path(said["checkpoint"]) if said["checkpoint"] else None
+    return Opened(prepared, checkpoint, said["is_complete"])
 
 
-def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
+def _message(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
     """What the first process tells the others."""
     checkpoint = opened.checkpoint if opened else None
     return {
