@@ -12,7 +12,7 @@ from latentalign.files import to_json
 RecipeArgument = Annotated[
     str | None, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")
 ]
-Settings = Annotated[
+SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set training.epochs=3"),
 ]
@@ -21,7 +21,7 @@ Settings = Annotated[
 def train(
     recipe: RecipeArgument = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; default runs/RECIPE.")] = None,
-    settings: Settings = None,
+    settings: SetOption = None,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with this run from its newest checkpoint.")
     ] = None,
@@ -54,7 +54,7 @@ def train(
         _print(trained.summary(), as_json=json_output)
 
 
-def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
+def check(recipe: RecipeArgument = None, settings: SetOption = None) -> None:
     """Check a recipe and its data without training: read everything, build the model, try one batch a phase."""
     from latentalign.training.recipe.recipes import load_recipe
 

@@ -9,7 +9,7 @@ import torch
 
 from latentalign.errors import UserError
 from latentalign.task import CanTranslate
-from latentalign.training.loop.evaluation import Progress, find_predictor
+from latentalign.training.loop.evaluation import BatchProgress, find_predictor
 
 if TYPE_CHECKING:
     from latentalign.text.aligned_pair import AlignedPair
@@ -94,7 +94,7 @@ class Loaded(ABC):
         bleu: bool = False,
         errors: bool = False,
         beam: int = 10,
-        progress: Progress = lambda done, total: None,
+        progress: BatchProgress = lambda done, total: None,
         **data: Any,
     ) -> dict[str, Any]:
         """NLL, perplexity, entropy and the task's own measures on data of the task; of a run also bound and KL.
@@ -118,7 +118,7 @@ class Loaded(ABC):
         }
 
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
         """What `evaluate` says before anything is searched, and the prediction that the search is to use."""
         raise self._refuse("evaluate by these measures")

@@ -13,7 +13,7 @@ import torch
 from latentalign.errors import UserError
 from latentalign.task import CanTranslate
 from latentalign.training.loaded import Loaded
-from latentalign.training.loop.evaluation import Progress
+from latentalign.training.loop.evaluation import BatchProgress
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
@@ -79,7 +79,7 @@ class Ensemble(Loaded):
         return found
 
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
         """NLL of the mean distribution, and the members' mean prior entropy."""
         started = time.perf_counter()
@@ -89,7 +89,7 @@ class Ensemble(Loaded):
 
     @torch.no_grad()
     def _likelihood(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> dict[str, Any]:
         from latentalign.translation.ensemble import log_mean
 

@@ -15,7 +15,7 @@ from latentalign.text.parallel import check_pairs
 from latentalign.training.devices import find_device
 from latentalign.training.loaded import Loaded
 from latentalign.training.loop.evaluation import (
-    Progress,
+    BatchProgress,
     evaluate_model,
     find_predictor,
     first_prior,
@@ -179,7 +179,7 @@ class Run(Loaded):
         return self.task.dataset(self.assets, self.task.choose_data(**data))
 
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str]:
         dataset = self.dataset(**data)
         if not len(dataset):

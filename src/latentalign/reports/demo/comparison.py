@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
+from latentalign.task import Log
 from latentalign.text.links import Link, Links, score_links
 from latentalign.text.parallel import read_parallel
 from latentalign.text.symmetrise import decode_links
@@ -25,7 +26,6 @@ from latentalign.translation.bleu import score_texts
 from latentalign.translation.generated.corpus import Example, write_corpus
 from latentalign.wordalign.aligner import Aligner
 
-Log = Callable[[str], None]
 RECIPES = {"soft": "demo", "variational": "demo-variational"}
 PICTURES = 3  # pairs shown as heat maps
 SAMPLES = 8  # sentences shown with both translations

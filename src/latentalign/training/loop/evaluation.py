@@ -22,7 +22,7 @@ from latentalign.training.loop.randomness import derive_seed, seeded
 from latentalign.training.recipe.schedule import Schedule
 from latentalign.training.run.processes import World, gather
 
-Progress = Callable[[int, int], None]  # batches done, and of how many
+BatchProgress = Callable[[int, int], None]  # batches done, and of how many
 RELAXED_INFERENCE = "sample:20"
 MOST = 10_000  # samples, or positions of kmax
 
@@ -67,7 +67,7 @@ def evaluate_model(
     seed: int = 0,
     with_posterior: bool | None = None,
     world: World | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: BatchProgress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
 

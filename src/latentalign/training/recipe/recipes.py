@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import latentalign
 from latentalign.errors import UserError
 from latentalign.training.recipe.check_section import check_section
-from latentalign.training.recipe.overrides import Settings, apply_settings, merge
+from latentalign.training.recipe.overrides import Overrides, apply_settings, merge
 from latentalign.training.recipe.sections import PhaseConfig, RecipeConfig, TrainingConfig
 from latentalign.training.recipe.tasks import find_sections, find_task
 from latentalign.training.recipe.yaml_values import check_plain, read_yaml
@@ -113,7 +113,7 @@ def build_recipe(values: Mapping[str, Any], *, place: str = "recipe") -> Recipe:
     )
 
 
-def load_recipe(name: str | Path, settings: Settings = ()) -> Recipe:
+def load_recipe(name: str | Path, settings: Overrides = ()) -> Recipe:
     """A recipe by path or name, with settings on top."""
     path = find_recipe(name)
     return build_recipe(apply_settings(read_recipe(path), settings), place=str(path))

@@ -16,7 +16,7 @@ from latentalign.wordalign.estimation.model import Model, Vocabularies
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.cooccurrence import index_cells
 from latentalign.wordalign.text.corpus import SentenceBatch, Sentences, make_batches
-from latentalign.wordalign.text.vocabulary import Words
+from latentalign.wordalign.text.vocabulary import Units
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shard:
 
     @classmethod
     def of(
-        cls, pairs: Sequence[tuple[Words, Words]], vocabularies: Vocabularies, settings: Settings
+        cls, pairs: Sequence[tuple[Units, Units]], vocabularies: Vocabularies, settings: Settings
     ) -> "Shard":
         source = Sentences.of((pair[0] for pair in pairs), vocabularies[0])
         target = Sentences.of((pair[1] for pair in pairs), vocabularies[1])
