@@ -123,7 +123,7 @@ def _retrieve(url: str, path: Path, sha256: str | None) -> Path:
 def _unpack(
     unpack: Callable[[Path, Path], list[Path]], archive: Path, recorded: dict[str, str]
 ) -> list[Path]:
-    """Unpack beside the archive: all of its files or none, and none in place of somebody else's."""
+    """Unpack beside the archive: all of its files or none, and none over a file that was not downloaded here."""
     folder = archive.parent
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as scratch:
         unpacked = {path: _sha256(path) for path in _try_unpacking(unpack, archive, Path(scratch))}

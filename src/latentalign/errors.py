@@ -1,11 +1,11 @@
-"""What a user can do wrong, told in one line."""
+"""Mistakes of the user, each reported in one line."""
 
 import difflib
 import errno
 import os
 from collections.abc import Iterable
 
-LONGEST = 600  # characters of a line that is told
+LONGEST = 600  # characters of a line that is reported
 
 
 class UserError(Exception):
@@ -22,7 +22,7 @@ def hint_at(name: object, choices: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
 
 
-# What the system says in fewer words than it means; everything else is told as the system says it.
+# Errors of the system whose own words say too little; all others are reported as the system words them.
 _MEANINGS = {
     errno.ENOENT: "no such file or folder",
     errno.EISDIR: "is a folder; expected a file",

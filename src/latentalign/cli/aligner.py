@@ -129,7 +129,7 @@ def _progress() -> "Iterator[Report]":
     task = bar.add_task("", total=None, likelihood="")
 
     def report(learning: LearningStep) -> None:
-        bar.start()  # not before: what is wrong with the files is told in one line
+        bar.start()  # not before: a mistake in the files is reported in one line
         likelihood = learning.log_likelihood
         shown = "" if likelihood is None else f"{likelihood:.3f} nats a word"
         bar.update(

@@ -153,7 +153,7 @@ def _code_of(error: SystemExit) -> int:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack, so that everybody cleans up."""
+    """Let SIGTERM and SIGHUP unwind the stack, so that all clean-up code runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -215,7 +215,7 @@ def _open_streams() -> Iterator[None]:
 
 
 def _reader_is_gone() -> bool:
-    """Whether a standard stream is a pipe that nobody reads any more."""
+    """Whether a standard stream is a pipe whose reader is gone."""
     poll = select.poll()
     for number in (1, 2):
         poll.register(number, 0)

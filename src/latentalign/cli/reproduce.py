@@ -76,7 +76,7 @@ class Reproduce:
         if not 0 <= self.jobs <= MOST_JOBS:
             raise UserError(f"--jobs {self.jobs}: expected 0 to {MOST_JOBS}; one for each free core")
         if self.beam is not None:
-            SearchOptions(beam=self.beam)  # a mistake is told before hours of training
+            SearchOptions(beam=self.beam)  # a mistake is found before hours of training
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         if self.study == LETTERS_TO_SOUNDS:
             self._reproduce_sounds()

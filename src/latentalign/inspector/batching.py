@@ -1,8 +1,8 @@
 """Micro-batching: what arrives while the model computes is computed together afterwards.
 
-One thread owns the models. It never waits for company: a request that finds the thread idle starts at once, and
+One thread owns the models. It never waits for a batch to fill: a request that finds the thread idle starts at once, and
 requests that arrive meanwhile and ask for the same kind of work (equal keys) form the next batch. So batches grow
-with the load, and nobody waits longer because of them.
+with the load, and no request waits longer because of them.
 """
 
 import math
@@ -26,7 +26,7 @@ class Overloaded(Exception):
 
 
 class TimeUp(Exception):
-    """Nobody waits for this computation any more."""
+    """The time of every request in this computation has run out."""
 
 
 class Deadline:
@@ -53,7 +53,7 @@ class Deadline:
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """Items to compute. Jobs of equal keys may be computed by one call of either's `compute`."""
+    """Items to compute. Requests of equal keys may be computed by one call of either's `compute`."""
 
     key: Hashable
     items: Sequence[Any]
@@ -66,7 +66,7 @@ class MicroBatcher:
     """A bounded queue and the thread that empties it.
 
     A batch has at most `batch` items, and fewer where those would take longer than `longest` seconds: on a slow machine
-    a batch that outlives everybody's time limit would help nobody.
+    a batch must not take longer than the time limit of its requests.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class MicroBatcher:
                 place += len(job.items)
 
     def _learn(self, started: float, items: int) -> None:
-        """Note what an item takes; slowness is believed sooner than speed."""
+        """Average the time of an item; a slower one counts for more than a faster one."""
         self.deadline.at = math.inf
         spent = (time.monotonic() - started) / max(1, items)
         share = 0.5 if spent > self._seconds_per_item else 0.2
@@ -186,5 +186,5 @@ class MicroBatcher:
             for job in jobs:
                 job.future.set_exception(error)
             return
-        for job in jobs:  # one client's trouble is not the others'
+        for job in jobs:  # an error of one request must not fail the others
             self._compute([job])

@@ -232,7 +232,7 @@ class InspectorService:
 
 
 def time_is_up(limits: Limits) -> Refused:
-    """What a client hears whose request took too long."""
+    """The answer to a request that took too long."""
     return Refused(
         UNAVAILABLE,
         f"not done within {limits.seconds:g} s, the time limit of this server; "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Loaded(ABC):
     """A run (`Run`), an aligner (`TrainedAligner`) or runs that work together (`Ensemble`).
 
-    Whoever needs the model or the recipe of a run asks for them by type: `assert isinstance(run, la.Run)`.
+    The model and the recipe belong to a run alone: `assert isinstance(run, la.Run)` first.
     """
 
     has_own_links: ClassVar[bool] = True  # whether its translations come with links to the source words
@@ -108,7 +108,7 @@ class Loaded(ABC):
             print(results["ppl"], results["bleu"])
         """
         if inference is not None:
-            find_predictor(inference)  # a mistake in it is told before the data are read
+            find_predictor(inference)  # a mistake in it is found before the data are read
         if bleu or errors:
             self.able(CanTranslate)
         measures, used = self._measure(inference, seed, progress, data)

@@ -110,7 +110,7 @@ def train(
 
 
 def _try(recipe: Recipe, prepared: Any) -> None:
-    """What `check` does, before anything is written; numbers that are not finite are told better by training."""
+    """What `check` does, before anything is written. Training itself explains numbers that are not finite better."""
     with contextlib.suppress(NonFiniteError):
         try_out(recipe, schedule_of(recipe), prepared)
 
@@ -156,7 +156,7 @@ def _build_after_step(
 
 
 def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> None:
-    """Let lightning train; what goes wrong comes out as one line."""
+    """Let lightning train; what goes wrong is reported in one line."""
     folder, world = after_step.folder, module.world
     deterministic_before = torch.are_deterministic_algorithms_enabled()
     after_step.signals.install()

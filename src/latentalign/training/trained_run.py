@@ -201,7 +201,7 @@ class Run(Loaded):
 
     @property
     def natural_inference(self) -> str:
-        """How a translation run predicts unless told otherwise: as its last objective does."""
+        """How a translation run predicts unless another way is named: as its last objective does."""
         return natural_inference(self.schedule, self.model.example_prior())
 
     def predictor(self, inference: str | None = None) -> Predictor:

@@ -89,7 +89,7 @@ class DataConfig(TranslationSection):
     valid: PairFiles
     tokenizer: TokenizerConfig = TokenizerConfig()
     prepared: str | None = None  # a folder written by `latentalign prepare`: text is not read again
-    source_end: bool = True  # the source ends with a mark, where words without a source may look
+    source_end: bool = True  # the source ends with a mark, which words without a source may align to
     max_length: PositiveInt = 100  # pieces a side; longer pairs are left out of training
     max_ratio: Annotated[float, Field(ge=1.0)] | None = None  # longer side over shorter side, in pieces
     batch_by: Literal["sentences", "tokens"] = "sentences"

@@ -95,7 +95,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         return PreparedCorpus(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
 
     def prepared_marker(self, data: config.DataConfig) -> str:
-        """The file that stands in a prepared folder from the first moment on."""
+        """The first file that is written into a prepared folder: by it the folder is recognised."""
         return _PREPARED
 
     def prepare_files(
@@ -212,7 +212,7 @@ def _pairs(data: config.DataConfig, files: PairFiles) -> Iterator[Pair]:
 
 
 def _filter(data: config.DataConfig, split: str) -> PairFilter:
-    return PairFilter.of(data) if split == "train" else PairFilter()  # nobody chooses what to be validated on
+    return PairFilter.of(data) if split == "train" else PairFilter()  # validation data are taken as they are
 
 
 def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:

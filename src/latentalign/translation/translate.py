@@ -96,7 +96,7 @@ class Translator:
         """The n best translations of every sentence; an empty sentence has the empty translation.
 
         Of a sentence of more than `longest` pieces only the beginning is translated, so that time is bounded.
-        `progress` hears how many sentences each batch had.
+        `progress` is called with the number of sentences of each batch.
         """
         pieces = [self.assets.source.encode(sentence)[: self.longest] for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]

@@ -34,7 +34,7 @@ class Jumps(nn.Module):
         self.scores = nn.Parameter(torch.zeros(2 * width + 1))
 
     def forward(self, positions: int) -> MatrixTransitions:
-        """The transitions between so many positions."""
+        """The transitions between that many positions."""
         return MatrixTransitions(jump_matrix(self.rate * self.scores, positions))
 
 
@@ -49,7 +49,7 @@ class Monotone(nn.Module):
         self.register_buffer("place", torch.empty(()), persistent=False)  # knows the module's device
 
     def forward(self, positions: int) -> MonotoneTransitions:
-        """The transitions between so many positions."""
+        """The transitions between that many positions."""
         return MonotoneTransitions(positions, self.stay, self.place.device)
 
 

@@ -252,7 +252,7 @@ class Normal(ContinuousLatent):
         )
 
     def alignment_entropy(self) -> Tensor:
-        """A vector aligns to nothing; its differential entropy stands in the diagnostics."""
+        """A vector aligns to nothing: this is its differential entropy."""
         return self.entropy()
 
     @_in_float32

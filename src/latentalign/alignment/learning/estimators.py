@@ -125,7 +125,7 @@ class Estimator(ABC):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        """Estimate; `prior` is what baselines look at (for hard attention it is `distribution` itself)."""
+        """Estimate; `prior` is for baselines (for hard attention it is `distribution` itself)."""
         return self._estimate(distribution, likelihood, prior, generator)
 
     @abstractmethod

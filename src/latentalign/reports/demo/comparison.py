@@ -187,7 +187,7 @@ def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> Iterator[st
 
 
 class _Training:
-    """A `latentalign train` process whose log lines come out under its name."""
+    """A `latentalign train` process whose log lines are printed under its name."""
 
     def __init__(self, name: str, folder: Path, size: DemoSize, log: Log) -> None:
         self.name = name

@@ -64,7 +64,7 @@ class AfterEachStep(Callback):
         self._started = self._saved_at = time.perf_counter()
         self.signals.install()  # lightning has just taken SIGTERM for itself
         if self.config.threads is not None:
-            torch.set_num_threads(self.config.threads)  # a launcher may have had ideas of its own
+            torch.set_num_threads(self.config.threads)  # a launcher may have set another number
         if self.inference is None:
             self.inference = natural_inference(
                 pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)

@@ -39,7 +39,7 @@ def find_predictor(inference: str) -> Predictor:
 
 
 def natural_inference(schedule: Schedule, prior: Any) -> str:
-    """How a model trained by this schedule predicts unless told otherwise: as its last objective does."""
+    """How a model trained by this schedule predicts unless another way is named: as its last objective does."""
     if not prior.is_discrete:
         return RELAXED_INFERENCE
     last = [phase for phase in schedule.reached if phase.trains_theta] or [schedule.last]
@@ -72,7 +72,7 @@ def evaluate_model(
     """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
 
     Several processes share the batches and all of them get the answer. Sampling is seeded by batch: the result does
-    not depend on how many processes there are or on what ran before. `progress` hears of every batch.
+    not depend on how many processes there are or on what ran before. `progress` is called at every batch.
     """
     started = time.perf_counter()
     device = device or torch.device("cpu")

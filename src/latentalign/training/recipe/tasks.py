@@ -1,7 +1,7 @@
 """Tasks by name, imported when they are asked for.
 
-A task's module ends with `TASK`. Where a module `config` stands beside it, that ends with `SECTIONS`, the models of the
-recipe's `data:` and `model:`: it needs no torch, so that a mistyped key is found at once.
+A task's module ends with `TASK`. Where there is a module `config` beside it, that ends with `SECTIONS`, the models of
+the recipe's `data:` and `model:`: it needs no torch, so that a mistyped key is found at once.
 """
 
 import importlib

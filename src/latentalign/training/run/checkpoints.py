@@ -100,7 +100,7 @@ def set_aside_after(run: Path, good: Path | None) -> None:
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Where lightning is told to save; the checksum joins the name on the way to the disk."""
+    """The path given to lightning; `VerifiedCheckpoints` adds the checksum to the name."""
     return run / FOLDER / f"step-{step:09d}.ckpt"
 
 

@@ -1,4 +1,4 @@
-"""Which recipe is trained into which folder; nothing here needs torch, so that a mistake is told at once."""
+"""Which recipe is trained into which folder; nothing here needs torch, so that a mistake is found at once."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Unobserved:
-    """p(z = i) of a hypothesis whose words say nothing about it: soft attention looks at the mean of the prior."""
+    """p(z = i) of a hypothesis whose words say nothing about it: soft attention reads the mean of the prior."""
 
     shares: Tensor  # [N,S]
 

@@ -50,7 +50,7 @@ class LatentVariable(nn.Module, ABC):
 
     @abstractmethod
     def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """What each step looks at by its scores alone, [B,T,S]: the context of input feeding."""
+        """The attention of each step by its scores alone, [B,T,S]: the context of input feeding."""
 
     def likelihood(
         self, head: SoftmaxHead, values: Tensor, queries: Tensor, targets: Tensor | None, *, width: int
@@ -179,6 +179,6 @@ def build_latent(config: str | dict[str, Any], *, query_size: int, size: int) ->
 
 
 def check_latent(config: str | dict[str, Any]) -> None:
-    """Raise ConfigError for what `build_latent` would not understand."""
+    """Raise ConfigError where `build_latent` would."""
     with torch.random.fork_rng(devices=[]):  # weights of no consequence
         build_latent(config, query_size=1, size=1).example()

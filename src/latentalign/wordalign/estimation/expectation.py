@@ -1,4 +1,4 @@
-"""E-steps: what a model expects of a shard of pairs. The obvious one looks at words alone, the other at jumps, too."""
+"""E-steps: what a model expects of a shard of pairs. One takes words alone into account, the other jumps as well."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
