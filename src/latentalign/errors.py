@@ -11,8 +11,11 @@ LONGEST = 600  # characters of a line that is reported
 class UserError(Exception):
     """A mistake of the user's: place, what was expected, what came and what to try, in one line.
 
-    The command line prints the message on stderr and exits with code 2; no traceback is shown.
+    The command line prints the message on stderr and exits with `code`; no traceback is shown.
     """
+
+    code = 2
+    is_reported = False  # True on a process that leaves the report to another one
 
 
 def hint_at(name: object, choices: Iterable[str]) -> str:

@@ -83,8 +83,12 @@ def _tell(error: BaseException) -> int:
         return _say("interrupted", 128 + signal.SIGINT)
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return _DONE
+    if isinstance(error, UserError) and error.is_reported:
+        return error.code
     line = explain(error)
-    return _say(line, _MISTAKE) if line is not None else _report_defect(error)
+    if line is None:
+        return _report_defect(error)
+    return _say(line, error.code if isinstance(error, UserError) else _MISTAKE)
 
 
 def explain(error: BaseException) -> str | None:

@@ -1,6 +1,5 @@
 """`train` and `check`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,16 +39,10 @@ def train(
     loaded, folder = choose_run(recipe, out=out, resume=resume, settings=changes, overwrite=overwrite)
     # after the recipe was read: a mistake in it should not wait for torch
     from latentalign.training.loop.allocator import keep_freed_memory
-    from latentalign.training.run.stopping import TrainingStopped
     from latentalign.training.train import train as fit
 
     keep_freed_memory()
-    try:
-        trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
-    except TrainingStopped as error:
-        if not error.is_reported:
-            print(f"latentalign: {error}", file=sys.stderr)
-        raise SystemExit(error.code) from None
+    trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
     if trained.is_first:
         _print(trained.summary(), as_json=json_output)
 

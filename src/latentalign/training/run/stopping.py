@@ -12,10 +12,7 @@ from latentalign.training.run.checkpoints import list_checkpoints
 
 
 class TrainingStopped(UserError):
-    """Training ended early; the run folder can be resumed. `code` is the exit code of the command."""
-
-    code = 2
-    is_reported = False  # True on a process that leaves the report to the first
+    """Training ended early; the run folder can be resumed."""
 
 
 class Interrupted(TrainingStopped):
