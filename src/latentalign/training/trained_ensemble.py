@@ -1,7 +1,6 @@
 # mypy: disable-error-code="type-abstract"
 """Several trained runs that translate together, by the mean of their predictive distributions."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from latentalign.errors import UserError
-from latentalign.task import CanTranslate
+from latentalign.task import CanTranslate, Dataset
 from latentalign.training.loaded import Loaded
-from latentalign.training.loop.evaluation import BatchProgress
+from latentalign.training.loop.evaluation import BatchProgress, averages, weighted_total
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
@@ -82,48 +81,44 @@ class Ensemble(Loaded):
         self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
         """NLL of the mean distribution, and the members' mean prior entropy."""
+        dataset = self.runs[0].dataset(**data)
         started = time.perf_counter()
-        found = self._likelihood(inference, seed, progress, data)
-        about = {"task": self.runs[0].task.name, "members": len(self.runs)}
-        return {**about, **found, "seconds": time.perf_counter() - started}, inference
+        sums = self._sums(dataset, inference, seed, progress)
+        named = ", ".join(dict.fromkeys(inference or run.natural_inference for run in self.runs))
+        results = {
+            "task": self.runs[0].task.name,
+            "members": len(self.runs),
+            **averages(sums, {}, named, time.perf_counter() - started),
+            **self.runs[0].task.remarks(dataset),
+        }
+        return results, inference
 
     @torch.no_grad()
-    def _likelihood(
-        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _sums(
+        self, dataset: Dataset, inference: str | None, seed: int, progress: BatchProgress
+    ) -> dict[str, float]:
+        """Sums over the outputs of the dataset, as `averages` takes them."""
         from latentalign.translation.ensemble import log_mean
 
-        first = self.runs[0]
-        dataset = first.dataset(**data)
         predictors = [run.predictor(inference) for run in self.runs]
-        generator = torch.Generator(first.device)
-        lost = entropy = outputs = 0.0
+        generator = torch.Generator(self.device)
+        sums = dict.fromkeys(("outputs", "nll", "prior_entropy"), 0.0)
         plan = dataset.plan(-1, seed)
         for number, indices in enumerate(plan):
             progress(number, len(plan))
             generator.manual_seed(derive_seed(seed, "evaluate", number))
-            batch = dataset.collate(indices).to(first.device)
+            batch = dataset.collate(indices).to(self.device)
             problems = [run.model.problem(batch) for run in self.runs]
             weights = problems[0].weights.double()  # [B,T]
             found = [
                 predictor.log_likelihood(problem.prior, problem.likelihood, generator=generator)
                 for predictor, problem in zip(predictors, problems, strict=True)
             ]
-            lost -= float((log_mean(found) * weights).nansum())
-            entropies = [problem.prior.alignment_entropy().double() * weights for problem in problems]
-            entropy += float(sum(one.sum() for one in entropies)) / len(problems)
-            outputs += float(weights.sum())
-        nll = lost / outputs
-        named = dict.fromkeys(inference or run.natural_inference for run in self.runs)
-        return {
-            "examples": len(dataset),
-            "tokens": int(outputs),
-            "nll": nll,
-            "ppl": math.exp(nll) if nll < 700 else math.inf,
-            "prior_entropy": entropy / outputs,
-            "inference": ", ".join(named),
-            **first.task.remarks(dataset),
-        }
+            entropies = [weighted_total(problem.prior.alignment_entropy(), weights) for problem in problems]
+            sums["nll"] -= weighted_total(log_mean(found), weights)
+            sums["prior_entropy"] += sum(entropies) / len(problems)
+            sums["outputs"] += float(weights.sum())
+        return {**sums, "examples": len(dataset)}
 
 
 def load_together(folders: Sequence[str | Path], *, device: str | torch.device = "auto") -> Run | Ensemble:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +107,7 @@ def evaluate_model(
         model.train(was_training)
     if world.size > 1:  # one process that measures by itself must not wait for the others
         sums, counts = _over_ranks(sums, counts)
-    return _averages(sums, counts, inference, time.perf_counter() - started)
+    return averages(sums, counts, inference, time.perf_counter() - started)
 
 
 def _add_bounds(
@@ -119,16 +119,17 @@ def _add_bounds(
         likelihood = TableLikelihood(likelihood.everywhere(prior.support))
     weights = problem.weights.double()  # [B,T]
     sums["outputs"] += float(weights.sum())
-    sums["nll"] -= _total(predictor.log_likelihood(prior, likelihood, generator=generator), weights)
-    sums["prior_entropy"] += _total(prior.alignment_entropy(), weights)
+    sums["nll"] -= weighted_total(predictor.log_likelihood(prior, likelihood, generator=generator), weights)
+    sums["prior_entropy"] += weighted_total(prior.alignment_entropy(), weights)
     if posterior is not None:
         estimator = Enumerate() if posterior.is_discrete else Pathwise()
         bound = Elbo(estimator)(replace(problem, likelihood=likelihood), generator=generator)
-        sums["elbo"] += _total(bound.value, weights)
-        sums["kl"] += _total(bound.kl, weights)
+        sums["elbo"] += weighted_total(bound.value, weights)
+        sums["kl"] += weighted_total(bound.kl, weights)
 
 
-def _total(values: Tensor, weights: Tensor) -> float:
+def weighted_total(values: Tensor, weights: Tensor) -> float:
+    """Σ w·v in double precision, where w = 0 wins over whatever v is there."""
     return float(torch.where(weights > 0, values.double() * weights, torch.zeros_like(weights)).sum())
 
 
@@ -143,9 +144,10 @@ def _over_ranks(
     return totals
 
 
-def _averages(
-    sums: dict[str, float], counts: dict[str, float], inference: str, seconds: float
+def averages(
+    sums: Mapping[str, float], counts: Mapping[str, float], inference: str, seconds: float
 ) -> dict[str, Any]:
+    """What `evaluate` reports, by sums over outputs; measures of the task's own have counts of their own."""
     outputs = sums["outputs"]
     if outputs <= 0:
         raise UserError("data: no outputs to measure; expected at least one example")
