@@ -26,6 +26,8 @@ METAPHORS = {
     "desk": "service",
     "guard": "middleware",
     "gallery": "images",
+    "door": "entry, exit codes",
+    "worker": "process",
     "sitting": "session",
 }
 # names that mean what the word says: a part of a sentence that comes first, phases and states that one gets to

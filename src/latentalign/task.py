@@ -130,9 +130,9 @@ class Task(ABC):
         """The options of `evaluate` as this task's `EvaluationConfig`; a mistake is reported in one line."""
         known = self.EvaluationConfig.model_fields
         needed = [name for name, field in known.items() if field.is_required()]
-        if strange := [name for name in options if name not in known]:
+        if unknown := [name for name in options if name not in known]:
             takes = _spell(needed or known)
-            raise UserError(f"--{strange[0]}: does not go with the task {self.name!r}, which takes {takes}")
+            raise UserError(f"--{unknown[0]}: does not go with the task {self.name!r}, which takes {takes}")
         if missing := [name for name in needed if name not in options]:
             raise UserError(f"evaluate: the task {self.name!r} needs {_spell(missing)}")
         try:

@@ -82,8 +82,10 @@ class Loaded(ABC):
         """How likely every pair is; bad pairs come last."""
         raise self._refuse("score pairs")
 
-    def answer(self, question: str, **options: Any) -> dict[str, Any]:
-        """Answer a question."""
+    def answer(
+        self, question: str, *, inference: str = "exact", top: int = 5, seed: int = 0, **about: Any
+    ) -> dict[str, Any]:
+        """Answer a question about what the task takes: features= and image= (VQA), story= (memory)."""
         raise self._refuse("answer questions")
 
     def evaluate(

@@ -111,7 +111,7 @@ class RunningMean(nn.Module, Baseline):
         self.seen = self.decay * self.seen + (1 - self.decay)
         return baseline.to(log_f.dtype)
 
-    __call__ = nn.Module.__call__
+    __call__ = nn.Module.__call__  # not the abstract one of `Baseline`
 
 
 class Estimator(ABC):

@@ -177,7 +177,7 @@ def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> Iterator[st
         for training in running:
             if training.wait() != 0:
                 raise UserError(
-                    f"demo: training of the {training.name} model failed: {training.last_words}; "
+                    f"demo: training of the {training.name} model failed: {training.last_line}; "
                     f"see {folder / 'runs' / training.name}"
                 )
             yield training.name
@@ -218,7 +218,7 @@ class _Training:
                     log(f"[{self.name}] {line.rstrip()}")
 
     @property
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         return self.lines[-1] if self.lines else "it said nothing"
 
     def wait(self) -> int:

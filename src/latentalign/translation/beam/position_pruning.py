@@ -213,7 +213,13 @@ class _Candidates:
         return self.words[:, None].expand_as(self.summed)
 
     def needed(self, sums: _PartialSums, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Positions to evaluate [A,W,K], and upper bounds of what the candidates lose by the others [A,W,C]."""
+        """Positions to evaluate [A,W,K], and upper bounds of what the candidates lose by the others [A,W,C].
+
+        Why the promise holds for a candidate: a position is left out with an estimate, which is wrong by at most
+        (1 − ESTIMATE) of its bound, or without one, which loses at most its weight (`rest`). In nats this is divided
+        by the candidate's sum, or by the threshold if that is larger. Positions are left out, the smallest changes
+        first, while all of it together stays within the tolerance.
+        """
         summed, left = self.summed, sums.left
         # Weights fall from left to right. The last ones need no bound while they take at most half of the
         # tolerance together; nor does a hypothesis that cannot belong even with all that is left.
