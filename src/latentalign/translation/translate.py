@@ -114,13 +114,6 @@ class Translator:
             progress(len(group))
         return self._align(sentences, results) if alignments else results
 
-    def stream(
-        self, lines: Iterable[Sequence[str]], *, alignments: bool = False
-    ) -> Iterator[list[Translation]]:
-        """Translate windows of sentences as they come (see `windows`), results one by one."""
-        for window in lines:
-            yield from self.translate(window, alignments=alignments)
-
     @torch.no_grad()
     def _search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         tokens, mask = pad(sources)
