@@ -16,7 +16,7 @@ INFERENCE_PATTERN = r"^(exact|soft|kmax(:[1-9][0-9]{0,3})?|sample(:[1-9][0-9]{0,
 
 
 class Refused(HTTPException):
-    """A request that is not done, why, and (where it met one) the limit."""
+    """A request that is refused: why, and (where it exceeds one) the limit."""
 
     def __init__(
         self,

@@ -214,9 +214,9 @@ class InspectorService:
             # one line of JSON: a text cannot pretend to be a line of the log
             LOG.info("asked: %s", json.dumps(items, default=str))
         deadline = time.monotonic() + self.limits.seconds
-        job = QueuedRequest(object() if alone else key, items, compute, deadline)
+        queued = QueuedRequest(object() if alone else key, items, compute, deadline)
         try:
-            return await asyncio.wrap_future(self.batcher.submit(job))
+            return await asyncio.wrap_future(self.batcher.submit(queued))
         except Overloaded as error:
             raise Refused(
                 UNAVAILABLE,
