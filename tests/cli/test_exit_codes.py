@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from latentalign.cli import COMMANDS, exit_codes
 from latentalign.errors import UserError
+from latentalign.training.run.stopping import Interrupted, ProcessLost, TrainingStopped
 from tests.cli.command import assert_mistake, latentalign, start, untrained_run, wait_for
 
 FAST = ("--beam", "2", "--max-length-factor", "0.5")
@@ -82,6 +83,14 @@ def test_interruptions_have_their_exit_codes(capsys):
     assert leave(KeyboardInterrupt(), capsys) == (130, "latentalign: interrupted\n")
     assert leave(SystemExit(75), capsys) == (75, "")
     assert leave(SystemExit(None), capsys) == (0, "")
+
+
+def test_a_training_that_ends_early_has_the_code_of_its_reason(capsys):
+    for kind, code in ((Interrupted, 75), (ProcessLost, 69), (TrainingStopped, 2)):
+        assert leave(kind("step 3: saved"), capsys) == (code, "latentalign: step 3: saved\n")
+    reported = ProcessLost("the first process says it")
+    reported.is_reported = True
+    assert leave(reported, capsys) == (69, "")
 
 
 # --- options of every command --------------------------------------------------------------
