@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from latentalign.files import write_atomic
+from latentalign.files import sha256_of, write_atomic
 
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.ckpt")
-_CHUNK = 2**22
 
 
 class DamagedCheckpoint(Exception):
@@ -53,14 +52,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     match = NAME.fullmatch(path.name)
     if match is None:
         raise DamagedCheckpoint("its name carries no checksum")
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
+        digest = sha256_of(path)
     except OSError as error:
         raise DamagedCheckpoint(f"it cannot be read ({error.strerror})") from None
-    if digest.hexdigest()[:16] != match[2]:
+    if digest[:16] != match[2]:
         raise DamagedCheckpoint("its checksum does not fit its content")
     try:
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
