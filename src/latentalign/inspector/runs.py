@@ -74,7 +74,7 @@ class ServedRun(Served):
 
     def count_pieces(self, side: Side, text: str) -> int:
         """How long a sentence is to the model."""
-        return len(getattr(self.run.assets, side).encode(text))
+        return len(self.run.assets.sides[side].encode(text))
 
     def align(self, pairs: Sequence[Pair], asked: LinksAsked) -> list[AlignResult]:
         return translation_results.align(self.run.aligner(), pairs, asked)

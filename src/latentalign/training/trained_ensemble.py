@@ -42,7 +42,7 @@ class Ensemble(Loaded):
             run.able(CanTranslate)
         for run in self.runs[1:]:
             for side in ("target", "source"):
-                mine, other = (getattr(one.assets, side) for one in (run, first))
+                mine, other = run.assets.sides[side], first.assets.sides[side]
                 if mine.settings != other.settings or mine.pieces != other.pieces:
                     raise UserError(
                         f"{run.folder}: another {side} vocabulary ({len(mine)} pieces) than {first.folder} has "

@@ -95,6 +95,11 @@ class DataConfig(TranslationSection):
     batch_by: Literal["sentences", "tokens"] = "sentences"
     batch_size: PositiveInt = 64  # sentence pairs, or padded target positions with `tokens`
 
+    @property
+    def splits(self) -> dict[str, PairFiles]:
+        """The pairs to train and to validate on, by name."""
+        return {"train": self.train, "valid": self.valid}
+
     def path(self, name: str) -> Path:
         """A file of the recipe, relative to the data folder unless absolute."""
         return Path(self.folder) / name
