@@ -31,7 +31,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "SoftmaxHead.among: found = values.new_empty(*rows[0].shape, words.shape[1], dtype=widened(values.dtype)) "
         "[0 -> 1]": "both rows have one shape",
     },
-    "translation/beam/mixture.py": {
+    "translation/beam/position_pruning.py": {
         "_PartialSums.evaluate: for block in blocks(len(pairs), flat.shape[1]): [1 -> 0]": (
             "only how many pairs are worked on at a time"
         ),

@@ -68,7 +68,7 @@ PARTS = {
             "tests/translation/test_decoding.py",
             "tests/translation/test_ensemble.py",
             "tests/translation/test_latents.py",
-            "tests/translation/test_mixture.py",
+            "tests/translation/test_position_pruning.py",
             "tests/translation/test_piece_links.py",
             "tests/translation/test_search.py",
             "tests/translation/test_transformer.py",

@@ -15,7 +15,9 @@ def run_blocks(page: str) -> tuple[dict[str, object], list[str]]:
     """Names that the page's Python blocks leave behind, and what they print."""
     names: dict[str, object] = {}
     printed = io.StringIO()
-    for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.S):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.S)
+    assert blocks, f"{page} has no code"
+    for block in blocks:
         with contextlib.redirect_stdout(printed):
             exec(compile(block, page, "exec"), names)
     return names, printed.getvalue().splitlines()

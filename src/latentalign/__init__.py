@@ -1,9 +1,10 @@
 """Attention as a latent alignment: a prior, a posterior and a likelihood that can be marginalised.
 
-import latentalign as la
+Example:
+    import latentalign as la
 
-run = la.load("runs/variational")
-run.translate(["ein hund bellt ."])
+    run = la.load("runs/variational")
+    print(*run.translate(["ein hund bellt ."]))
 """
 
 import importlib

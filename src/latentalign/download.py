@@ -4,7 +4,6 @@ Where no sum has been published, the one that was seen is kept in `SHA256SUMS` b
 on; the caller is told so. What cannot be fetched is explained.
 """
 
-import hashlib
 import logging
 import re
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from latentalign.errors import UserError, hint_at
-from latentalign.files import open_atomic, write_atomic
+from latentalign.files import open_atomic, sha256_of, write_atomic
 
 SUMS = "SHA256SUMS"
 
@@ -68,7 +67,7 @@ def fetch(name: str, folder: Path, *, mirror: str | None = None) -> Fetched:
         if known is not None:
             _refuse_foreign(folder / remote.name, known, recorded)
         path = _retrieve(url, folder / remote.name, known)
-        recorded[remote.name] = known or _sha256(path)
+        recorded[remote.name] = known or sha256_of(path)
         _write_sums(folder, recorded)
         result.paths += [path] if dataset.unpack is None else _unpack(dataset.unpack, path, recorded)
     return result
@@ -76,7 +75,7 @@ def fetch(name: str, folder: Path, *, mirror: str | None = None) -> Fetched:
 
 def _refuse_foreign(path: Path, sha256: str, recorded: dict[str, str]) -> None:
     """Refuse to overwrite a file that no download put there, unless it is the same."""
-    if path.exists() and path.name not in recorded and _sha256(path) != sha256:
+    if path.exists() and path.name not in recorded and sha256_of(path) != sha256:
         raise UserError(
             f"{path}: a file of that name is there already, and is not of this set; "
             "move it away, or choose another folder with --to"
@@ -123,10 +122,10 @@ def _retrieve(url: str, path: Path, sha256: str | None) -> Path:
 def _unpack(
     unpack: Callable[[Path, Path], list[Path]], archive: Path, recorded: dict[str, str]
 ) -> list[Path]:
-    """Unpack beside the archive: all of its files or none, and none in place of somebody else's."""
+    """Unpack beside the archive: all of its files or none, and none over a file that was not downloaded here."""
     folder = archive.parent
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as scratch:
-        unpacked = {path: _sha256(path) for path in _try_unpacking(unpack, archive, Path(scratch))}
+        unpacked = {path: sha256_of(path) for path in _try_unpacking(unpack, archive, Path(scratch))}
         for path, total in unpacked.items():
             _refuse_foreign(folder / path.name, total, recorded)
         recorded |= {path.name: total for path, total in unpacked.items()}
@@ -143,11 +142,6 @@ def _try_unpacking(unpack: Callable[[Path, Path], list[Path]], archive: Path, fo
         raise UserError(
             f"{archive}: no file {error} inside; expected the set as its authors packed it"
         ) from None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _read_sums(folder: Path) -> dict[str, str]:

@@ -1,18 +1,21 @@
-"""What a user can do wrong, told in one line."""
+"""Mistakes of the user, each reported in one line."""
 
 import difflib
 import errno
 import os
 from collections.abc import Iterable
 
-LONGEST = 600  # characters of a line that is told
+LONGEST = 600  # characters of a line that is reported
 
 
 class UserError(Exception):
     """A mistake of the user's: place, what was expected, what came and what to try, in one line.
 
-    The command line prints the message on stderr and exits with code 2; no traceback is shown.
+    The command line prints the message on stderr and exits with `code`; no traceback is shown.
     """
+
+    code = 2
+    is_reported = False  # True on a process that leaves the report to another one
 
 
 def hint_at(name: object, choices: Iterable[str]) -> str:
@@ -22,7 +25,7 @@ def hint_at(name: object, choices: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
 
 
-# What the system says in fewer words than it means; everything else is told as the system says it.
+# Errors of the system whose own words say too little; all others are reported as the system words them.
 _MEANINGS = {
     errno.ENOENT: "no such file or folder",
     errno.EISDIR: "is a folder; expected a file",

@@ -45,9 +45,9 @@ def require_file(path: str | Path, expected: str = "a file") -> Path:
                 f"{path}: a link to {os.readlink(path)}, which does not exist; expected {expected}"
             ) from None
         raise UserError(f"{path}: no such file; expected {expected}") from None
-    for is_kind, told in _KINDS:
+    for is_kind, kind in _KINDS:
         if is_kind(mode):
-            raise UserError(f"{path}: {told}; expected {expected}")
+            raise UserError(f"{path}: {kind}; expected {expected}")
     return path
 
 
@@ -272,7 +272,7 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 def discard(old: Path, new: Path, is_ours: Callable[[Path], bool], *, last: str) -> None:
     """Remove a folder in whose place `new` is; what is not ours moves into that, under a free name.
 
-    `last` names the file by which the folder is recognised: whoever is killed here leaves it recognisable.
+    `last` names the file by which the folder is recognised. It is removed last: after a kill the folder still has it.
     """
     for path in sorted(old.rglob("*"), reverse=True):  # what is inside comes before its folder
         name = path.relative_to(old)

@@ -2,7 +2,7 @@
 
 A task is a class derived from `Task` and from one class for each further thing it can do (`CanTranslate`, `CanAlign`,
 `CanAnswer`, `CanAnswerFromImages`, `CanConvert`). Its module ends with `TASK: Task = TheTask()`: there the type
-checker sees that nothing is missing. Whoever trains or uses a run never knows which task it is.
+checker sees that nothing is missing. The code that trains or uses a run never knows which task it is.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ class Dataset(Protocol):
         """Batches of example indices; every example once. `epoch < 0` is a fixed order for evaluation."""
         ...
 
-    def collate(self, indices: list[int]) -> Any:
+    def collate(self, indices: list[int]) -> Batch:
         """The batch of these examples. It may draw from torch's global generator: the trainer seeds it from the
         run's seed, the epoch and the batch, so that a resumed run draws the same."""
         ...
@@ -123,16 +123,16 @@ class Task(ABC):
         """The data that `evaluate` measures on; `chosen` is an object of the task's `EvaluationConfig`."""
 
     def remarks(self, dataset: Any) -> dict[str, int]:
-        """What `evaluate` says of such data besides the measures: what is strange to the run, or was left out."""
+        """What `evaluate` says of such data besides the measures: what the run has never seen, or what was left out."""
         return {}
 
     def choose_data(self, **options: Any) -> EvaluationOptions:
-        """The options of `evaluate` as this task's `EvaluationConfig`; a mistake is told in one line."""
+        """The options of `evaluate` as this task's `EvaluationConfig`; a mistake is reported in one line."""
         known = self.EvaluationConfig.model_fields
         needed = [name for name, field in known.items() if field.is_required()]
-        if strange := [name for name in options if name not in known]:
+        if unknown := [name for name in options if name not in known]:
             takes = _spell(needed or known)
-            raise UserError(f"--{strange[0]}: does not go with the task {self.name!r}, which takes {takes}")
+            raise UserError(f"--{unknown[0]}: does not go with the task {self.name!r}, which takes {takes}")
         if missing := [name for name in needed if name not in options]:
             raise UserError(f"evaluate: the task {self.name!r} needs {_spell(missing)}")
         try:

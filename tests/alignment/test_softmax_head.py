@@ -30,7 +30,7 @@ VOCABULARY, HIDDEN = 7, 3
 
 
 class Setting:
-    """The same likelihood twice: by the blockwise head, and by a plain function."""
+    """The same likelihood three times: by blocks, by the head's own obvious way, and by a plain function."""
 
     def __init__(self, *, activation: str = "tanh", bias: bool = True, scale: float = 1.0) -> None:
         torch.manual_seed(0)
@@ -42,6 +42,7 @@ class Setting:
         self.targets = torch.randint(VOCABULARY, (3, 4))
         function = {"tanh": torch.tanh, "relu": torch.relu}[activation]
         self.fast = self.likelihood(SoftmaxHead(self.output, activation=activation))
+        self.slow = self.likelihood(SoftmaxHead(self.output, activation=activation, blockwise=False))
         self.plain = self.likelihood(lambda context, query: self.output(function(context + query)))
 
     def likelihood(self, head) -> ContextLikelihood:
@@ -77,16 +78,27 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", REQUESTS)
 def test_values_and_gradients_are_those_of_plain_operations(name: str, activation: str, bias: bool) -> None:
     setting = Setting(activation=activation, bias=bias)
-    found, expected = (REQUESTS[name](f) for f in (setting.fast, setting.plain))
-    torch.testing.assert_close(found, expected)
-    slopes = torch.randn(found.shape, dtype=DOUBLE)
-    for _ in range(2):  # a second backward pass finds nothing spoilt by the first
-        for a, b in zip(
-            setting.gradients((found * slopes).sum()),
-            setting.gradients((expected * slopes).sum()),
-            strict=True,
-        ):
-            torch.testing.assert_close(a, b)
+    expected = REQUESTS[name](setting.plain)
+    slopes = torch.randn(expected.shape, dtype=DOUBLE)
+    for f in (setting.fast, setting.slow):
+        found = REQUESTS[name](f)
+        torch.testing.assert_close(found, expected)
+        for _ in range(2):  # a second backward pass finds nothing spoilt by the first
+            for a, b in zip(
+                setting.gradients((found * slopes).sum()),
+                setting.gradients((expected * slopes).sum()),
+                strict=True,
+            ):
+                torch.testing.assert_close(a, b)
+
+
+def test_the_obvious_way_keeps_no_tricks() -> None:
+    """Without blocks every pair costs its gradient, and nothing is known of a pair before it is evaluated."""
+    setting = Setting()
+    assert (setting.fast.is_lazy, setting.slow.is_lazy) == (True, False)
+    everywhere = torch.zeros(3, 4, 1, dtype=torch.long)
+    assert bool((setting.slow.upper_bound(everywhere) == 0).all())  # f ≤ 1 is all that is known
+    assert bool((setting.fast.upper_bound(everywhere) < 0).all())
 
 
 @pytest.mark.usefixtures("blocks")

@@ -1,9 +1,14 @@
 """Mutants: what is changed, and that the changed code can be put into a function that is there already."""
 
+from pathlib import Path
 from types import FunctionType
 
+import pytest
+from benchmarks.equivalent_mutants import EQUIVALENT
 from benchmarks.mutants import _change_functions
 from benchmarks.mutation import mutants
+
+import latentalign
 
 SOURCE = '''
 def mean(values, *, least=1):
@@ -45,6 +50,13 @@ def test_a_mutant_is_put_into_the_functions_that_exist():
         assert _change_functions(functions, found), found.key
         changed = [function.__code__ != code for function, code in zip(functions, before, strict=True)]
         assert changed == [found.function == "mean", found.function != "mean"]
+
+
+@pytest.mark.parametrize("path", EQUIVALENT)
+def test_mutants_that_are_called_equivalent_exist(path):
+    """A line that was changed since has to be judged again."""
+    source = (Path(latentalign.__file__).parent / path).read_text(encoding="utf-8")
+    assert not EQUIVALENT[path].keys() - {found.key for found in mutants(source)}
 
 
 def test_what_a_dropped_statement_refers_to_stays_in_reach():

@@ -35,6 +35,7 @@ def test_links_for_every_pair_and_an_empty_line_for_an_empty_pair(run, files):
     assert links[-1].sure == frozenset()
     for one, source, target in zip(links, SENTENCES, TARGETS, strict=False):
         assert all(i < len(source.split()) and j < len(target.split()) for i, j in one.sure)
+    assert sum(len(one.sure) for one in links) > len(SENTENCES)
 
 
 def test_prior_posterior_and_exact_differ(run, files):

@@ -17,7 +17,7 @@ import yaml
 
 from tests.cli.command import Outcome, latentalign
 from tests.cli.strange import small_recipe
-from tests.cli.test_door_fuzz import SHARES, share_of, verdict
+from tests.cli.test_command_fuzz import SHARES, share_of, verdict
 from tests.inspector.untrained import SMALL_VQA, WORLDS
 
 SECONDS = 20  # that no damage may take

@@ -101,8 +101,12 @@ def test_translations_are_mostly_right_and_aligned(run, data, tmp_path):
         for line, other in zip(lines, reference, strict=True)
     ]
     assert sum(shared) / len(shared) > 0.6
+    linked = 0
     for line, row in zip(lines, links.read_text().splitlines(), strict=True):
-        assert all(j < len(line.split()) for _, j in parse_links(row, place="links").sure)
+        aligned = parse_links(row, place="links").sure
+        assert all(j < len(line.split()) for _, j in aligned)
+        linked += len(aligned)
+    assert linked > 0.8 * sum(len(line.split()) for line in lines)
 
 
 def test_all_positions_by_kmax_evaluate_as_exact(run, files):

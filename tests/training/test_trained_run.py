@@ -2,10 +2,15 @@
 
 import doctest
 import importlib
+import inspect
 import json
+import shutil
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from tests.cli.command import assert_mistake, latentalign, untrained_run
 from tests.inspector.untrained import untrained_memory_run
 from tests.training.helpers import BASE, environment
 
+FROZEN = Path(__file__).parents[1] / "frozen"
 LINES = ["ein hund bellt .", "", "zwei kinder spielen im park ."]
 PAIRS = [("ein hund bellt .", "a dog barks ."), ("zwei kinder", "two children play")]
 
@@ -160,6 +166,24 @@ def test_one_text_is_not_a_list_of_sentences(run: la.Run) -> None:
         UserError, match=r"expected a list of sentences, received one text; write \['ein hund'\]"
     ):
         run.translate("ein hund")
+    with pytest.raises(UserError, match="expected a list of sentences, received one text"):
+        la.Ensemble((run, run)).translate("ein hund")
+
+
+def test_one_pair_is_not_a_list_of_pairs(run: la.Run) -> None:
+    wrong = r"pairs: expected a list of \(source, target\), received the text 'ein hund bellt \.'"
+    aligner = la.Aligner.fit(PAIRS)
+    calls: list[Callable[[Any], object]] = [
+        run.align,
+        run.score,
+        lambda pair: run.score(pair, inference="soft"),
+        lambda pair: list(aligner.align(pair)),
+        la.Aligner.fit,
+        aligner.update,
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match=wrong):
+            call(PAIRS[0])
 
 
 def test_devices(folders: dict[str, Path], run: la.Run) -> None:
@@ -192,6 +216,38 @@ def test_train(tmp_path: Path) -> None:
         la.train()
 
 
+def example_of(described: Any) -> str:
+    """The code below `Example:` in a docstring."""
+    _, found, code = inspect.getdoc(described).partition("Example:\n")
+    assert found, f"{described} has no example"
+    return textwrap.dedent(code)
+
+
+def test_the_examples_of_every_verb_run(
+    folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "runs").symlink_to(folders["variational"].parent)
+    la.Aligner.fit(PAIRS * 3).save(folders["variational"].parent / "aligner")
+    for name in ("recipe.yaml", "data"):
+        (tmp_path / name).symlink_to(FROZEN / name.replace("recipe", "translation"))
+    for side in ("de", "en"):
+        shutil.copy(FROZEN / "data" / f"test.{side}", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = la.load("runs/variational")
+    described = [
+        la, la.load, la.Run, la.Run.translate, la.Run.align, la.Run.score, la.Run.answer, la.Run.evaluate,
+        la.Ensemble, la.TrainedAligner, la.train,
+    ]  # fmt: skip
+    for one in described:
+        exec(compile(example_of(one), str(one), "exec"), {"la": la, "run": run})
+    printed = capsys.readouterr().out
+    assert f"cpu {run.translate(LINES[:1])[0].text}\n" in printed  # a translation prints as its text
+    assert str(run.align(PAIRS[:1])[0]) in printed
+
+
 def test_importing_the_package_is_cheap() -> None:
     code = (
         "import sys, latentalign as la; assert 'torch' not in sys.modules, 'torch'; "
@@ -216,7 +272,7 @@ def test_examples_in_docstrings(name: str) -> None:
     assert outcome.failed == 0
 
 
-def test_an_aligner_comes_through_the_same_door(tmp_path: Path) -> None:
+def test_an_aligner_is_loaded_and_used_as_a_run_is(tmp_path: Path) -> None:
     aligner = la.Aligner.fit(PAIRS * 3)
     aligner.save(tmp_path / "aligner")
     loaded = la.load(tmp_path / "aligner")

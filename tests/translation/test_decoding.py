@@ -1,4 +1,4 @@
-"""The fast mixture of the search against the predictors' own log-probabilities."""
+"""The pruned sums of the search against the predictors' own log-probabilities."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 
 from latentalign.alignment.likelihoods import softmax_head
 from latentalign.alignment.registry import parse_inference
-from latentalign.translation.beam import mixture
+from latentalign.translation.beam import position_pruning
 from latentalign.translation.beam.decoding import PredictiveDecoder, SearchState
 from latentalign.translation.beam.search import BeamStatus, Scores, SearchOptions, beam_search
 from latentalign.translation.data.dataset import make_batch, pad
@@ -95,14 +95,14 @@ def blocks(request, monkeypatch):
     """Everything at once, or a few pairs and two sentences at a time."""
     if request.param:
         monkeypatch.setattr(softmax_head, "BLOCK_ELEMENTS", 1)
-        monkeypatch.setattr(mixture, "BOUNDED_TOGETHER", 2)
+        monkeypatch.setattr(position_pruning, "BOUNDED_TOGETHER", 2)
 
 
 @pytest.fixture(params=[(24, 0.25), (24, 1.0), (6, 0.25), (6, 1.0)], ids=str)
 def candidates(request, monkeypatch):
     """Many or few candidates, many or few positions evaluated at first."""
-    monkeypatch.setattr(mixture, "CANDIDATES", request.param[0])
-    monkeypatch.setattr(mixture, "LIKELY", request.param[1])
+    monkeypatch.setattr(position_pruning, "CANDIDATES", request.param[0])
+    monkeypatch.setattr(position_pruning, "LIKELY", request.param[1])
 
 
 def one_step(model, seed):
@@ -138,7 +138,7 @@ def test_the_tolerance_bounds_the_error_of_every_step(inference, bounds, monkeyp
     for seed in range(8):
         model = tiny_model(ASSETS, scale=[1.5, 4.0, 8.0, 16.0][seed % 4])
         if not bounds:
-            monkeypatch.setattr(mixture, "SoftmaxHead", type(None))  # no head has them
+            monkeypatch.setattr(position_pruning, "SoftmaxHead", type(None))  # no head has them
         memory, state, words, beam = one_step(model, seed)
         with torch.no_grad():
             fast, _ = PredictiveDecoder(model, predictor, tolerance=tolerance).step(
@@ -164,16 +164,16 @@ def test_the_tolerance_bounds_the_error_of_every_step(inference, bounds, monkeyp
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_word_that_is_no_candidate_is_found(again, monkeypatch):
-    evaluate, counts = mixture._PartialSums.evaluate, []
+    evaluate, counts = position_pruning._PartialSums.evaluate, []
 
     def counted(sums, where):
         counts.append(int(where.sum()))
         if again or len(counts) < 3:  # the likely ones, the needed ones, where a word was missed
             evaluate(sums, where)
 
-    monkeypatch.setattr(mixture, "CANDIDATES", 6)
-    monkeypatch.setattr(mixture, "LIKELY", 1.0)
-    monkeypatch.setattr(mixture._PartialSums, "evaluate", counted)
+    monkeypatch.setattr(position_pruning, "CANDIDATES", 6)
+    monkeypatch.setattr(position_pruning, "LIKELY", 1.0)
+    monkeypatch.setattr(position_pruning._PartialSums, "evaluate", counted)
     worst = 0.0
     for seed in range(40):
         counts.clear()

@@ -9,9 +9,9 @@ import pytest
 
 from latentalign.wordalign.estimation.counts import Counts
 from latentalign.wordalign.estimation.expectation import Shard, expected_counts, schedule
-from latentalign.wordalign.estimation.learning import InOneProcess, LearningStep, learn
+from latentalign.wordalign.estimation.expectation_maximisation import InOneProcess, LearningStep, learn
 from latentalign.wordalign.estimation.model import Model, no_counts
-from latentalign.wordalign.inference import _log_frequency, posteriors
+from latentalign.wordalign.posteriors import _log_frequency, posteriors
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.corpus import Sentences
 from latentalign.wordalign.text.vocabulary import WordVocabulary

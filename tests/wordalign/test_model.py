@@ -14,11 +14,11 @@ from latentalign.wordalign.estimation.expectation import (
     expected_counts,
     schedule,
 )
+from latentalign.wordalign.estimation.expectation_maximisation import InOneProcess, learn
 from latentalign.wordalign.estimation.jumps import JumpTables
-from latentalign.wordalign.estimation.learning import InOneProcess, learn
 from latentalign.wordalign.estimation.lexicon import IndexedTable, cuts, exp_digamma, mean
 from latentalign.wordalign.estimation.model import Model, no_counts
-from latentalign.wordalign.inference import posteriors
+from latentalign.wordalign.posteriors import posteriors
 from latentalign.wordalign.settings import Settings
 from tests.wordalign import oracle
 from tests.wordalign.small_models import (
@@ -155,7 +155,7 @@ def test_words_alone_choose_by_bayes_rule():
     t = plain_lexicon(counts, known, 0, lambda a: a)
     for batch in shard.batches:
         side = loaded.directions(batch)[0]
-        links = step.inference(model).posterior(side).links
+        links = step.link_model(model).posterior(side).links
         for row, number in enumerate(batch.numbers.tolist()):
             source, target = pairs[number]
             for j, e in enumerate(target):
@@ -214,7 +214,7 @@ def test_agreement_counts_no_more_than_either_direction():
     model = Model.of(no_counts(known, SETTINGS), known, SETTINGS, mean)
     alone = expected_counts(shard, model, schedule(SETTINGS.model_copy(update={"agree": False}))[-1])
     step: Round = schedule(SETTINGS)[-1]
-    assert step.inference is LinkChain
+    assert step.link_model is LinkChain
     agreed = expected_counts(shard, model, step)
     assert agreed.links[0] is agreed.links[1]
     for side in alone.links:

@@ -14,9 +14,9 @@ import pytest
 from latentalign.wordalign import aligner as module
 from latentalign.wordalign.aligner import Aligner, _by_words, _Corpus
 from latentalign.wordalign.estimation.expectation import Shard, expected_counts, schedule
-from latentalign.wordalign.estimation.learning import InOneProcess
+from latentalign.wordalign.estimation.expectation_maximisation import InOneProcess
 from latentalign.wordalign.estimation.model import Model
-from latentalign.wordalign.estimation.workers import InProcesses, _expect, _loaded
+from latentalign.wordalign.estimation.processes import InProcesses, _expect, _loaded
 from latentalign.wordalign.folder import is_aligner
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.likeness import trigrams
@@ -147,7 +147,7 @@ def test_a_process_takes_the_model_of_the_round(tmp_path):
 def test_processes_share_the_threads(monkeypatch):
     made: list[tuple[int, tuple[int]]] = []
     monkeypatch.setattr(
-        "latentalign.wordalign.estimation.workers.ProcessPoolExecutor",
+        "latentalign.wordalign.estimation.processes.ProcessPoolExecutor",
         lambda processes, **options: made.append((processes, options["initargs"])),
     )
     monkeypatch.setattr("torch.get_num_threads", lambda: 7)

@@ -59,7 +59,7 @@ class LatentAttention(nn.Module):
         distribution: "categorical" (with a `normalizer`), "dirichlet" or "logistic-normal", or a chain as `transitions`
             makes it, with options: {"name": "chain", "transitions": "jump", "width": 3}.
         transitions: "jump" (learnt scores of the distance from the position before), "monotone" (never back) or
-            "strictly-monotone" make the alignment of a sequence a chain; None: every output looks by itself.
+            "strictly-monotone" make the alignment of a sequence a chain; None: the outputs are independent.
         inference_network: module (queries, memory, targets) -> posterior scores [B,T,S], for objectives that
             need a posterior; scores may be passed to the call instead.
 

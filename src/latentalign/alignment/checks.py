@@ -1,4 +1,4 @@
-"""Checks at public doors: shapes by letter, and small choices."""
+"""Checks of arguments in public functions: shapes by letter, and ranges of numbers."""
 
 from collections.abc import Mapping
 

@@ -30,7 +30,7 @@ def exact_posterior(prior: Latent, likelihood: Likelihood) -> DiscreteLatent:
 
 
 def tightness(bound: Bound, prior: Latent, likelihood: Likelihood) -> Tensor:
-    """Exact log marginal − bound, [B,T]: 0 for a tight bound; summed over what hangs together never below it."""
+    """Exact log marginal − bound, [B,T]: 0 for a tight bound; never below 0, for a chain summed over its steps."""
     return log_marginal(prior, likelihood) - bound.value
 
 

@@ -22,6 +22,10 @@ class Predictor(ABC):
 
     needs_discrete: ClassVar[bool] = False
     """Whether it goes through single positions, so that a continuous alignment will not do."""
+    enumerates: ClassVar[bool] = False
+    """Whether it evaluates f at every position."""
+    is_random: ClassVar[bool] = False
+    """Whether it draws samples, so that its results depend on a seed."""
 
     def shares(
         self, prior: DiscreteLatent, likelihood: Likelihood, *, generator: torch.Generator | None = None
@@ -47,6 +51,7 @@ class Exact(Predictor):
     """Σ_i p_i f_i over every position."""
 
     needs_discrete: ClassVar[bool] = True
+    enumerates: ClassVar[bool] = True
 
     def log_likelihood(
         self, prior: Latent, likelihood: Likelihood, *, generator: torch.Generator | None = None
@@ -103,6 +108,7 @@ class Sampled(Predictor):
     """
 
     n: int = 20
+    is_random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("n", self.n, hint="20 samples are a good start")

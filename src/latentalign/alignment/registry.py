@@ -118,19 +118,19 @@ def build_distribution(config: Config) -> Callable[[Tensor, Tensor | None], Late
     For a chain it is a module that owns the scores of its jumps: keep it where its parameters are found.
     """
     every = {**DISTRIBUTIONS, **DISTRIBUTION_MODULES}
-    factory, options = choose_part("distribution", every, config, skip=("scores", "mask"))
-    if factory in DISTRIBUTION_MODULES.values():
-        return factory(**options)
-    return partial(factory, **options)
+    name, options = choose_part("distribution", every, config, skip=("scores", "mask"))
+    if name in DISTRIBUTIONS:
+        return partial(DISTRIBUTIONS[name], **options)
+    return DISTRIBUTION_MODULES[name](**options)
 
 
 def choose_part(
     kind: str, registry: Mapping[str, Callable[..., Any]], config: Config, *, skip: tuple[str, ...] = ()
-) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The factory that a recipe names and the options it gives, all of them known; `skip`: not for recipes."""
+) -> tuple[str, dict[str, Any]]:
+    """The name and the options that a recipe gives, all of them known; `skip`: not for recipes."""
     name, options = _split(kind, registry, config)
     _check_options(f"{kind} {name}", registry[name], options, skip=skip)
-    return registry[name], options
+    return name, options
 
 
 def build_score(name: str, query_dim: int, memory_dim: int, hidden_dim: int) -> Score:
@@ -150,7 +150,7 @@ def parse_inference(text: str) -> Predictor:
     _check_name("inference", PREDICTORS, name)
     if not count:
         return PREDICTORS[name]()
-    if name not in ("kmax", "sample"):
+    if not inspect.signature(PREDICTORS[name]).parameters:
         raise ConfigError(f"inference: {name} takes no number, received {text!r}; try {name}")
     try:
         number = int(count)
@@ -159,6 +159,11 @@ def parse_inference(text: str) -> Predictor:
             f"inference: expected a whole number after {name}:, received {text!r}; try {name}:5"
         ) from None
     return PREDICTORS[name](number)
+
+
+def fitting_predictors(*, is_discrete: bool) -> list[str]:
+    """Names of the ways to predict that such a latent can take."""
+    return [name for name in PREDICTORS if is_discrete or not parse_inference(name).needs_discrete]
 
 
 def _build(kind: str, registry: Mapping[str, Callable[..., Any]], config: Any) -> Any:

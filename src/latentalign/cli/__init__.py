@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from latentalign import __version__
-from latentalign.cli.door import leave_through
+from latentalign.cli.exit_codes import run_command
 from latentalign.cli.options import deferred
 from latentalign.errors import UserError
 
@@ -88,8 +88,8 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line and end the process with the command's exit code (see `door`)."""
-    raise SystemExit(leave_through(_run))
+    """Run the command line and end the process with the command's exit code (see `exit_codes`)."""
+    raise SystemExit(run_command(_run))
 
 
 def _run() -> None:

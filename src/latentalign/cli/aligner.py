@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latentalign.text.parallel import Pair
     from latentalign.wordalign.aligner import Aligner
     from latentalign.wordalign.decoding import PairPosteriors
-    from latentalign.wordalign.estimation.learning import Report
+    from latentalign.wordalign.estimation.expectation_maximisation import Report
 
 _FOREIGN = 2 / 3  # of the words of a side unknown: another language
 _ENOUGH = 20  # words to judge by
@@ -117,7 +117,7 @@ def _progress() -> "Iterator[Report]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from latentalign.wordalign.estimation.learning import LearningStep
+    from latentalign.wordalign.estimation.expectation_maximisation import LearningStep
 
     columns = (
         TextColumn("{task.description}"),
@@ -129,7 +129,7 @@ def _progress() -> "Iterator[Report]":
     task = bar.add_task("", total=None, likelihood="")
 
     def report(learning: LearningStep) -> None:
-        bar.start()  # not before: what is wrong with the files is told in one line
+        bar.start()  # not before: a mistake in the files is reported in one line
         likelihood = learning.log_likelihood
         shown = "" if likelihood is None else f"{likelihood:.3f} nats a word"
         bar.update(

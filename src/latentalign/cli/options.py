@@ -13,14 +13,14 @@ from latentalign.errors import UserError
 DeviceOption = Annotated[
     str, typer.Option("--device", help="auto (a GPU where there is one), cpu, cuda or mps.")
 ]
-LARGEST = 2**31 - 1  # a seed, a size or a count beyond this overflows somewhere, and nobody needs it
+LARGEST = 2**31 - 1  # a seed, a size or a count beyond this overflows somewhere, and is never needed
 
 
 def deferred(command: Callable[..., Any]) -> Callable[..., Callable[[], Any]]:
     """A command that is called with its options and hands back what is to be done.
 
     A command is a function, or, where it has many options, a class of them whose objects are called. Either way the
-    parser of the command line has finished before the work begins, and does not meddle with how it ends. Numbers
+    parser of the command line has finished before the work begins, and has no part in how it ends. Numbers
     that are not finite or too large, and text that is none, are refused before anything is loaded.
     """
     signature = inspect.signature(command)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,7 +76,7 @@ class Reproduce:
         if not 0 <= self.jobs <= MOST_JOBS:
             raise UserError(f"--jobs {self.jobs}: expected 0 to {MOST_JOBS}; one for each free core")
         if self.beam is not None:
-            SearchOptions(beam=self.beam)  # a mistake is told before hours of training
+            SearchOptions(beam=self.beam)  # a mistake is found before hours of training
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         if self.study == LETTERS_TO_SOUNDS:
             self._reproduce_sounds()
@@ -93,7 +92,7 @@ class Reproduce:
         if self.dry_run:
             print("\n".join(describe_plan(self.study, settings)))
             return
-        content = _finish(lambda: reproduce(self.study, settings, out=self.out, jobs=self.jobs, say=_say))
+        content = reproduce(self.study, settings, out=self.out, jobs=self.jobs, say=_say)
         self._print(content, self.out / f"{self.study}.md")
 
     def _grid_settings(self) -> "GridSettings":
@@ -131,7 +130,7 @@ class Reproduce:
         if self.dry_run:
             print("\n".join(describe(grid, cells)))
             return
-        content = _finish(lambda: reproduce(settings, cells, out=self.out, jobs=self.jobs, say=_say))
+        content = reproduce(settings, cells, out=self.out, jobs=self.jobs, say=_say)
         self._print(content, self.out / "README.md")
 
     @property
@@ -146,17 +145,6 @@ class Reproduce:
 
     def _print(self, content: dict[str, Any], page: Path) -> None:
         print(to_json(content) if self.json_output else page.read_text(encoding="utf-8").rstrip("\n"))
-
-
-def _finish(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do the work; when it is interrupted, end with the code of that."""
-    from latentalign.training.run.stopping import TrainingStopped
-
-    try:
-        return work()
-    except TrainingStopped as error:
-        print(f"latentalign: {error}", file=sys.stderr)
-        raise SystemExit(error.code) from None
 
 
 def _parse_seeds(text: str) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Serve:
         limits = self._limits()
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
         self._set_threads()
-        if not 0 <= self.port <= LAST_PORT:  # some systems take the rest of a division
+        if not 0 <= self.port <= LAST_PORT:  # some systems wrap a larger number around
             raise UserError(f"--port {self.port}: expected 0 (any free one) to {LAST_PORT}")
         loaded = load_runs(self.runs, features=self.features, images=self.images, device=self.device)
         app = build_app(loaded, limits=limits, hosts=host_names(self.host), log_texts=self.log_texts)

@@ -1,6 +1,5 @@
 """`train` and `check`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from latentalign.files import to_json
 RecipeArgument = Annotated[
     str | None, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")
 ]
-Settings = Annotated[
+SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set training.epochs=3"),
 ]
@@ -21,7 +20,7 @@ Settings = Annotated[
 def train(
     recipe: RecipeArgument = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; default runs/RECIPE.")] = None,
-    settings: Settings = None,
+    settings: SetOption = None,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with this run from its newest checkpoint.")
     ] = None,
@@ -40,21 +39,15 @@ def train(
     loaded, folder = choose_run(recipe, out=out, resume=resume, settings=changes, overwrite=overwrite)
     # after the recipe was read: a mistake in it should not wait for torch
     from latentalign.training.loop.allocator import keep_freed_memory
-    from latentalign.training.run.stopping import TrainingStopped
     from latentalign.training.train import train as fit
 
     keep_freed_memory()
-    try:
-        trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
-    except TrainingStopped as error:
-        if not error.is_told:
-            print(f"latentalign: {error}", file=sys.stderr)
-        raise SystemExit(error.code) from None
+    trained = fit(loaded, folder, resume=resume is not None, overwrite=overwrite)
     if trained.is_first:
         _print(trained.summary(), as_json=json_output)
 
 
-def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
+def check(recipe: RecipeArgument = None, settings: SetOption = None) -> None:
     """Check a recipe and its data without training: read everything, build the model, try one batch a phase."""
     from latentalign.training.recipe.recipes import load_recipe
 
@@ -68,7 +61,6 @@ def check(recipe: RecipeArgument = None, settings: Settings = None) -> None:
 
 
 def _print(summary: dict[str, Any], *, as_json: bool) -> None:
-
     if as_json:
         print(to_json(summary))
     else:

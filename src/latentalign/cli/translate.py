@@ -90,7 +90,7 @@ class Translate:
     device: DeviceOption = "auto"
 
     def __call__(self) -> None:
-        from latentalign.training.trained_ensemble import Ensemble, load_together
+        from latentalign.training.trained_ensemble import load_together
         from latentalign.wordalign.aligner import Aligner
 
         search = self._search()
@@ -104,10 +104,9 @@ class Translate:
         with ExitStack() as stack:
             text = sys.stdout if self.output is None else stack.enter_context(open_atomic(self.output))
             links = None if self.alignments is None else stack.enter_context(open_atomic(self.alignments))
-            runs = loaded.runs if isinstance(loaded, Ensemble) else (loaded,)
-            data: list[Any] = [run.config.data for run in runs]
+            data: list[Any] = [run.config.data for run in loaded.runs]
             longest = max(one.max_length for one in data)
-            self._translate_all(_Job(translator, longest, source, text, links, aligner))
+            self._translate_all(_Translating(translator, longest, source, text, links, aligner))
 
     def _search(self) -> "SearchOptions":
         """The options of the search; a mistake should not cost the seconds in which a model is loaded."""
@@ -145,33 +144,37 @@ class Translate:
                 "--alignments: several runs have no links of their own; name an aligner with --aligner"
             )
 
-    def _translate_all(self, job: "_Job") -> None:
+    def _translate_all(self, work: "_Translating") -> None:
         total = (
-            None if job.source is None or not sys.stderr.isatty() else sum(1 for _ in read_lines(job.source))
+            None
+            if work.source is None or not sys.stderr.isatty()
+            else sum(1 for _ in read_lines(work.source))
         )
         number = done = unknown = 0
-        with progress("translating", results_on_stdout=job.text is sys.stdout) as advance:
+        with progress("translating", results_on_stdout=work.text is sys.stdout) as advance:
 
             def count(sentences: int) -> None:
                 nonlocal done
                 done += sentences
                 advance(done, total)
 
-            for window in _windows(job.source, WINDOW * job.translator.batch_size):
-                unknown += _count_unknown(job.translator, window, job.longest, f"{job.place}, line", number)
-                results = job.translator.translate(window, alignments=job.has_own_links, progress=count)
+            for window in _windows(work.source, WINDOW * work.translator.batch_size):
+                unknown += _count_unknown(
+                    work.translator, window, work.longest, f"{work.place}, line", number
+                )
+                results = work.translator.translate(window, alignments=work.has_own_links, progress=count)
                 for found in results:
                     number += 1
                     for rank, translation in enumerate(found, start=1):
-                        job.text.write(_row(translation, number, rank, self.n_best, self.scores))
-                job.write_links(window, results)
-                job.text.flush()
+                        work.text.write(_row(translation, number, rank, self.n_best, self.scores))
+                work.write_links(window, results)
+                work.text.flush()
         if unknown:
-            print(f"latentalign: {job.place}: {unknown} pieces were never seen in training", file=sys.stderr)
+            print(f"latentalign: {work.place}: {unknown} pieces were never seen in training", file=sys.stderr)
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Translating:
     """What translates, from where, and where to."""
 
     translator: "Translator"

@@ -18,7 +18,7 @@ class DigitBatch:
     """B pictures. They are outputs of one step each: T = 1."""
 
     pixels: Tensor  # [B,PIXELS], 0 or 1
-    labels: Tensor  # [B]: which digit it is; only pictures of the latent plane look at it
+    labels: Tensor  # [B]: which digit it is; only pictures of the latent plane use it
 
     def to(self, device: torch.device | str) -> "DigitBatch":
         return DigitBatch(self.pixels.to(device), self.labels.to(device))

@@ -1,4 +1,4 @@
-"""The inspector: a page to look at alignments, and the HTTP API beneath it."""
+"""The inspector: a page that shows alignments, and the HTTP API beneath it."""
 
 from latentalign.extras import require
 

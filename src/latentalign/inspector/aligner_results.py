@@ -20,7 +20,7 @@ def align(aligner: Aligner, pairs: Sequence[Pair], asked: LinksAsked) -> list[Al
 
 
 def _matrices(found: PairPosteriors) -> Matrices:
-    # a probability of its own for every link: rows need not sum to 1, those of one direction do with no word
+    # rows of link probabilities need not sum to 1; those of one direction do, with the null word
     return Matrices(
         posterior=found.probs.tolist(), entropy={"posterior": row_entropy(found.forward).tolist()}
     )

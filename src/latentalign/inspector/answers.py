@@ -11,7 +11,7 @@ from latentalign.task import CanAnswerFromImages
 
 
 def request_of(served: ServedRun, request: AnswerRequest) -> dict[str, Any]:
-    """What the task is asked. Files are the server's own: of a client come texts and a number."""
+    """What the task is asked. A client sends texts and a number; the files are the server's own."""
     asked: dict[str, Any] = {"question": request.question}
     if request.answer:
         asked["answer"] = request.answer

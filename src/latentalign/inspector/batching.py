@@ -1,8 +1,8 @@
 """Micro-batching: what arrives while the model computes is computed together afterwards.
 
-One thread owns the models. It never waits for company: a request that finds the thread idle starts at once, and
+One thread owns the models. It never waits for a batch to fill: a request that finds the thread idle starts at once, and
 requests that arrive meanwhile and ask for the same kind of work (equal keys) form the next batch. So batches grow
-with the load, and nobody waits longer because of them.
+with the load, and no request waits longer because of them.
 """
 
 import math
@@ -26,7 +26,7 @@ class Overloaded(Exception):
 
 
 class TimeUp(Exception):
-    """Nobody waits for this computation any more."""
+    """The time of every request in this computation has run out."""
 
 
 class Deadline:
@@ -53,7 +53,7 @@ class Deadline:
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """Items to compute. Jobs of equal keys may be computed by one call of either's `compute`."""
+    """Items to compute. Requests of equal keys may be computed by one call of either's `compute`."""
 
     key: Hashable
     items: Sequence[Any]
@@ -66,7 +66,7 @@ class MicroBatcher:
     """A bounded queue and the thread that empties it.
 
     A batch has at most `batch` items, and fewer where those would take longer than `longest` seconds: on a slow machine
-    a batch that outlives everybody's time limit would help nobody.
+    a batch must not take longer than the time limit of its requests.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MicroBatcher:
     ) -> None:
         self.batch, self.queue, self.longest = batch, queue, longest
         self.deadline = deadline or Deadline()
-        self._jobs: deque[QueuedRequest] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self.computing = 0  # items under way
@@ -93,35 +93,35 @@ class MicroBatcher:
         with self._changed:
             return self._count()
 
-    def submit(self, job: QueuedRequest) -> "Future[list[Any]]":
-        """Queue a job, or raise `Overloaded`."""
+    def submit(self, request: QueuedRequest) -> "Future[list[Any]]":
+        """Queue a request, or raise `Overloaded`."""
         with self._changed:
             if self._closed:
                 raise Overloaded(LONGEST_RETRY)
             waiting = self._count()
-            # an empty queue takes any job: the limits of a request have been checked already
-            if waiting and waiting + len(job.items) > self.queue:
+            # an empty queue takes any request: the limits of a request have been checked already
+            if waiting and waiting + len(request.items) > self.queue:
                 raise Overloaded(self._retry_after(waiting))
-            self._jobs.append(job)
+            self._waiting.append(request)
             self._changed.notify()
-        return job.future
+        return request.future
 
     def close(self, *, timeout: float = 5.0) -> None:
         """Finish what was begun, refuse the rest, and end the thread."""
         with self._changed:
             self._closed = True
-            for job in self._jobs:
-                if job.future.set_running_or_notify_cancel():
-                    job.future.set_exception(Overloaded(LONGEST_RETRY))
-            self._jobs.clear()
+            for request in self._waiting:
+                if request.future.set_running_or_notify_cancel():
+                    request.future.set_exception(Overloaded(LONGEST_RETRY))
+            self._waiting.clear()
             self._changed.notify()
         self._thread.join(timeout)
         self.deadline.release()
 
     def _count(self) -> int:
-        # jobs whose clients have left hold no place
-        self._jobs = deque(job for job in self._jobs if not job.future.cancelled())
-        return sum(len(job.items) for job in self._jobs)
+        # requests whose clients have left hold no place
+        self._waiting = deque(request for request in self._waiting if not request.future.cancelled())
+        return sum(len(request.items) for request in self._waiting)
 
     def _retry_after(self, waiting: int) -> int:
         return min(LONGEST_RETRY, max(1, math.ceil(waiting * self._seconds_per_item)))
@@ -129,62 +129,62 @@ class MicroBatcher:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not self._jobs and not self._closed:
+                while not self._waiting and not self._closed:
                     self._changed.wait()
-                if not self._jobs:
+                if not self._waiting:
                     return
-                jobs = self._take()
-            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-            if jobs:
-                self._compute(jobs)
+                requests = self._take()
+            requests = [request for request in requests if request.future.set_running_or_notify_cancel()]
+            if requests:
+                self._compute(requests)
                 self.computing = 0
 
     def _take(self) -> list[QueuedRequest]:
-        """The oldest job, and as many of its kind as a batch holds."""
-        first = self._jobs.popleft()
+        """The oldest request, and as many of its kind as a batch holds."""
+        first = self._waiting.popleft()
         most = min(self.batch, self.longest / self._seconds_per_item)
         taken, count = [first], len(first.items)
         rest: deque[QueuedRequest] = deque()
-        for job in self._jobs:
-            if job.key == first.key and count + len(job.items) <= most:
-                taken.append(job)
-                count += len(job.items)
+        for request in self._waiting:
+            if request.key == first.key and count + len(request.items) <= most:
+                taken.append(request)
+                count += len(request.items)
             else:
-                rest.append(job)
-        self._jobs = rest
+                rest.append(request)
+        self._waiting = rest
         return taken
 
-    def _compute(self, jobs: list[QueuedRequest]) -> None:
+    def _compute(self, requests: list[QueuedRequest]) -> None:
         started = time.monotonic()
-        items = [item for job in jobs for item in job.items]
+        items = [item for request in requests for item in request.items]
         self.computing = len(items)
         # a batch is worth computing as long as anybody waits for it
-        self.deadline.at = max(job.deadline for job in jobs)
+        self.deadline.at = max(request.deadline for request in requests)
         try:
-            results = jobs[0].compute(items)
+            results = requests[0].compute(items)
             if len(results) != len(items):
                 raise RuntimeError(f"expected {len(items)} results, got {len(results)}")
         except Exception as error:
             self._learn(started, len(items))
-            self._fail(jobs, error)
+            self._fail(requests, error)
         else:
             self._learn(started, len(items))
             place = 0
-            for job in jobs:
-                job.future.set_result(results[place : place + len(job.items)])
-                place += len(job.items)
+            for request in requests:
+                request.future.set_result(results[place : place + len(request.items)])
+                place += len(request.items)
 
     def _learn(self, started: float, items: int) -> None:
-        """Note what an item takes; slowness is believed sooner than speed."""
+        """Average the time of an item; a slower one counts for more than a faster one."""
         self.deadline.at = math.inf
         spent = (time.monotonic() - started) / max(1, items)
         share = 0.5 if spent > self._seconds_per_item else 0.2
         self._seconds_per_item += share * (spent - self._seconds_per_item)
 
-    def _fail(self, jobs: list[QueuedRequest], error: Exception) -> None:
-        if len(jobs) == 1 or isinstance(error, TimeUp):
-            for job in jobs:
-                job.future.set_exception(error)
+    def _fail(self, requests: list[QueuedRequest], error: Exception) -> None:
+        if len(requests) == 1 or isinstance(error, TimeUp):
+            for request in requests:
+                request.future.set_exception(error)
             return
-        for job in jobs:  # one client's trouble is not the others'
-            self._compute([job])
+        for request in requests:  # an error of one request must not fail the others
+            self._compute([request])

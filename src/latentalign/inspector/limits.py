@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from latentalign.alignment.prediction import KMax, Sampled
+from latentalign.alignment.prediction import KMax, Predictor, Sampled
 from latentalign.errors import UserError
 from latentalign.training.loop.evaluation import find_predictor
 
@@ -16,7 +16,7 @@ INFERENCE_PATTERN = r"^(exact|soft|kmax(:[1-9][0-9]{0,3})?|sample(:[1-9][0-9]{0,
 
 
 class Refused(HTTPException):
-    """A request that is not done, why, and (where it met one) the limit."""
+    """A request that is refused: why, and (where it exceeds one) the limit."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Limits:
                 limit=(limit, most),
             )
 
-    def check_inference(self, text: str) -> Any:
+    def check_inference(self, text: str) -> Predictor:
         """The predictor of that name, within the limits on K and on samples."""
         predictor = find_predictor(text)
         if isinstance(predictor, KMax):

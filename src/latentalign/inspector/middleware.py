@@ -1,4 +1,4 @@
-"""What holds for every request, whatever it asks: sizes, time, headers, and a log without anybody's text."""
+"""What holds for every request, whatever it asks: sizes, time, headers, and a log without users' texts."""
 
 import asyncio
 import logging
@@ -94,7 +94,7 @@ class RequestMiddleware:
         """Refuse headers that contradict each other, and a body that does not claim to be JSON."""
         headers = dict(scope["headers"])
         if b"content-length" in headers and b"transfer-encoding" in headers:
-            # two lengths: whoever stands between client and server might believe the other one
+            # two lengths: a proxy between client and server might take the other one
             message = "content-length and transfer-encoding: expected one of them, received both"
             raise Refused(400, message, hang_up=True)
         if scope["method"] != "POST" or not scope["path"].startswith("/api/"):

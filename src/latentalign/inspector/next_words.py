@@ -27,7 +27,7 @@ def next_words(
     top: int,
     seed: int,
 ) -> NextResponse:
-    """The step after `prefix`: where it looks, and the likeliest pieces by every predictor.
+    """The step after `prefix`: its prior, and the likeliest pieces by every predictor.
 
     The listed pieces are the union of what is likeliest by each, so that every way has a number for each.
     """
@@ -61,7 +61,7 @@ def next_words(
 
 
 def _after(decoder: PredictiveDecoder, memory: Memory, read: Sequence[int]) -> tuple[Tensor, Latent]:
-    """p(next piece) as the search sees it [V], and where the step looks, after reading these pieces."""
+    """p(next piece) as the search computes it [V], and the prior of the step, after reading these pieces."""
     pieces = torch.tensor([read], device=memory.values.device)
     nothing = torch.zeros(1, 1, device=pieces.device)
     beam = BeamStatus(nothing, places=1, only_end=nothing[0].bool())
@@ -88,7 +88,7 @@ def _word(tokenizer: Tokenizer, number: int) -> NextWord:
     if number == END:
         return NextWord(text="", starts_word=True, is_end=True)
     before = tokenizer.decode_words([number])[0]
-    # after another piece, one that starts no word grows the word before it
+    # a piece that starts no word continues the word of the piece before it
     joined = len(tokenizer.decode_words([number, number])[0]) < 2
     return NextWord(
         text=before[0] if before else tokenizer.pieces[number], starts_word=not joined, is_end=False

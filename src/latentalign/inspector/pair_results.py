@@ -1,4 +1,4 @@
-"""What is asked about the links of pairs, and a pair's answer, whoever finds the links."""
+"""What is asked about the links of pairs, and a pair's answer, by runs and aligners alike."""
 
 import math
 from collections.abc import Callable

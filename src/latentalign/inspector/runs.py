@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from latentalign.alignment.registry import fitting_predictors
 from latentalign.errors import UserError
 from latentalign.files import require_folder
 from latentalign.inspector import aligner_results, translation_results
@@ -73,7 +74,7 @@ class ServedRun(Served):
 
     def count_pieces(self, side: Side, text: str) -> int:
         """How long a sentence is to the model."""
-        return len(getattr(self.run.assets, side).encode(text))
+        return len(self.run.assets.sides[side].encode(text))
 
     def align(self, pairs: Sequence[Pair], asked: LinksAsked) -> list[AlignResult]:
         return translation_results.align(self.run.aligner(), pairs, asked)
@@ -213,7 +214,7 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
         task=run.task.name,
         objective=run.schedule.last.name,
         inference=inference,
-        inferences=["sample", "soft"] if relaxed else ["exact", "kmax", "sample", "soft"],
+        inferences=fitting_predictors(is_discrete=not relaxed),
         by=by,
         parameters=sum(parameter.numel() for parameter in run.model.theta()),
         images=[] if images is None else images.shown,

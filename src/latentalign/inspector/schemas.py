@@ -26,7 +26,7 @@ RunName = Annotated[
 ]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1, description="Of sampled inference.")]
 By = Literal["posterior", "prior", "exact"]
-Table = Literal["posterior", "prior", "exact", "filtered"]
+MatrixName = Literal["posterior", "prior", "exact", "filtered"]
 
 
 class _Request(BaseModel):
@@ -169,7 +169,7 @@ class Matrices(BaseModel):
         list[list[float]] | None,
         Field(description="Of a chain: given the words so far and this one; `exact` is given all of them."),
     ] = None
-    entropy: Annotated[dict[Table, list[float]], Field(description="Of every target word, in nats.")]
+    entropy: Annotated[dict[MatrixName, list[float]], Field(description="Of every target word, in nats.")]
     disagreement: Disagreement | None = None
 
 

@@ -1,4 +1,4 @@
-"""Listen, say where, and stop in order."""
+"""Listen, print the address, and shut down in order."""
 
 import asyncio
 import logging

@@ -12,6 +12,7 @@ from typing import Any
 
 from latentalign import __version__
 from latentalign.alignment.errors import ConfigError
+from latentalign.alignment.prediction import Predictor
 from latentalign.inspector import translation_results
 from latentalign.inspector.answers import answer, request_of
 from latentalign.inspector.batching import MicroBatcher, Overloaded, QueuedRequest, TimeUp
@@ -87,7 +88,7 @@ class InspectorService:
             lambda sentences: translation_results.translate(
                 translator, sentences, alignments=request.alignments
             ),
-            alone=inference.startswith("sample"),
+            alone=translator.predictor.is_random,
         )
         return TranslateResponse(
             run=served.name, inference=inference, links_by=_links_by(translator.links_by), results=results
@@ -117,13 +118,16 @@ class InspectorService:
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         served = self.runs.find_aligning(request.run)
         asked: dict[str, Any] = {}
+        is_random = served.relaxed
         if request.inference is not None:
-            asked = {"predictor": self._predictor(served, request.inference), "seed": request.seed}
+            predictor = self._predictor(served, request.inference)
+            is_random |= predictor.is_random
+            asked = {"predictor": predictor, "seed": request.seed}
         results = await self._do(
             ("score", served.name, request.inference),
             self._pairs(served, request.pairs),
             partial(served.score, **asked),
-            alone=served.relaxed or (request.inference or "").startswith("sample"),
+            alone=is_random,
         )
         return ScoreResponse(run=served.name, inference=request.inference, results=results)
 
@@ -175,7 +179,7 @@ class InspectorService:
             raise Refused(404, f"image: no picture of image {image} is served here")
         return found
 
-    def _predictor(self, served: ServedRun | ServedAligner, inference: str) -> Any:
+    def _predictor(self, served: ServedRun | ServedAligner, inference: str) -> Predictor:
         """A way to predict that fits the limits and the run."""
         predictor = self.limits.check_inference(inference)
         if not served.info.inferences:
@@ -205,14 +209,14 @@ class InspectorService:
         *,
         alone: bool = False,
     ) -> list[Any]:
-        """Queue the work and wait for it. What is drawn at random is computed alone: company would change it."""
+        """Queue the work and wait for it. What is drawn at random is computed alone: in a batch it would change."""
         if self.log_texts:
             # one line of JSON: a text cannot pretend to be a line of the log
             LOG.info("asked: %s", json.dumps(items, default=str))
         deadline = time.monotonic() + self.limits.seconds
-        job = QueuedRequest(object() if alone else key, items, compute, deadline)
+        queued = QueuedRequest(object() if alone else key, items, compute, deadline)
         try:
-            return await asyncio.wrap_future(self.batcher.submit(job))
+            return await asyncio.wrap_future(self.batcher.submit(queued))
         except Overloaded as error:
             raise Refused(
                 UNAVAILABLE,
@@ -228,7 +232,7 @@ class InspectorService:
 
 
 def time_is_up(limits: Limits) -> Refused:
-    """What a client hears whose request took too long."""
+    """The answer to a request that took too long."""
     return Refused(
         UNAVAILABLE,
         f"not done within {limits.seconds:g} s, the time limit of this server; "

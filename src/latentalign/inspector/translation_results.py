@@ -12,9 +12,9 @@ from latentalign.inspector.schemas import (
     By,
     Disagreement,
     Matrices,
+    MatrixName,
     ScoreResult,
     SentenceResult,
-    Table,
     TranslationResult,
 )
 from latentalign.text.aligned_pair import with_null_word
@@ -63,7 +63,7 @@ def align(
 
 
 def _matrices(found: PairAlignment) -> Matrices:
-    tables: dict[Table, np.ndarray] = {"prior": found.prior}
+    tables: dict[MatrixName, np.ndarray] = {"prior": found.prior}
     if found.posterior is not None:
         tables["posterior"] = found.posterior
     if found.exact is not None:

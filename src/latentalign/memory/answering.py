@@ -40,7 +40,7 @@ def answer_question(
     `request` holds `question`, `story` (a file, or a list of lines) and perhaps `answer`: with a known answer
     the posterior of the inference network is shown too, if the run has one.
     """
-    facts, asked = _understand(request)
+    facts, asked = _parse(request)
     dataset = StoryDataset([Story(facts, (asked,))], vocabulary, memory=memory, batch_size=1)
     batch = dataset.collate([0]).to(next(model.parameters()).device)
     if asked.answer and not bool(batch.known_answers.all()):
@@ -63,7 +63,7 @@ def answer_question(
     }
 
 
-def _understand(request: Mapping[str, Any]) -> tuple[tuple[Fact, ...], Question]:
+def _parse(request: Mapping[str, Any]) -> tuple[tuple[Fact, ...], Question]:
     extra = sorted(set(request) - {"question", "story", "answer"})
     if extra:
         raise UserError(

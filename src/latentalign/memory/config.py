@@ -77,3 +77,6 @@ class MemoryModelConfig(BaseModel):
         if self.kind == "supervised" and self.facts == "none":
             raise ValueError("expected facts: likelihood or margin with kind: supervised, received none")
         return self
+
+
+SECTIONS = (MemoryDataConfig, MemoryModelConfig)

@@ -222,5 +222,5 @@ class StoryDataset:
 
     def fingerprint(self) -> str:
         """A checksum of all stories and questions."""
-        told = [(one.facts, one.question, one.answer, one.support) for one in self.examples]
-        return digest(self.table.numpy(), repr(told))
+        parts = [(one.facts, one.question, one.answer, one.support) for one in self.examples]
+        return digest(self.table.numpy(), repr(parts))

@@ -96,14 +96,14 @@ class MemoryModel(nn.Module):
             if self.config.inference_from_prior:
                 scores = from_prior(reading.scores, scores)
             return self.distribution(scores[:, None], reading.mask)
-        told = hop_targets(batch.support, len(reading.earlier) + reading.hops_in_latent)
+        supporting = hop_targets(batch.support, len(reading.earlier) + reading.hops_in_latent)
         slots = batch.mask.shape[1]
-        value = torch.zeros_like(told[:, 0])
+        value = torch.zeros_like(supporting[:, 0])
         for hop in range(-reading.hops_in_latent, 0):
-            value = value * slots + told[:, hop].clamp_min(0)
+            value = value * slots + supporting[:, hop].clamp_min(0)
         observed = torch.zeros_like(reading.scores).scatter(1, value[:, None], 1.0)  # [B,Z]
         # where the file names no facts, q = p: the bound is then that of hard attention
-        probs = torch.where(told[:, -1:] >= 0, observed, prior.alignment_probs().detach()[:, 0])
+        probs = torch.where(supporting[:, -1:] >= 0, observed, prior.alignment_probs().detach()[:, 0])
         return Categorical.from_probs(probs[:, None], reading.mask)
 
     def _penalty(self, batch: MemoryBatch, reading: Reading) -> Tensor | None:
@@ -112,11 +112,12 @@ class MemoryModel(nn.Module):
             return None
         margin = self.config.margin if self.config.facts == "margin" else None
         scores = [*reading.earlier, reading.scores]
-        told = hop_targets(batch.support, len(scores))
+        supporting = hop_targets(batch.support, len(scores))
         if margin is None and self.config.posterior == "facts":
             scores = scores[:-1]
         losses = [
-            fact_loss(score, batch.mask, told[:, hop], margin=margin) for hop, score in enumerate(scores)
+            fact_loss(score, batch.mask, supporting[:, hop], margin=margin)
+            for hop, score in enumerate(scores)
         ]
         return self.config.facts_weight * sum(losses, torch.zeros_like(reading.scores[:, 0]))[:, None]
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from latentalign.alignment.likelihoods.likelihood import Likelihood
+from latentalign.alignment.masks import masked_log_softmax
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 def hop_targets(support: Tensor, hops: int) -> Tensor:
     """The supporting fact of each hop: [B,P] slots (−1 = none) -> [B,hops], −1 where no fact is known.
 
-    With fewer facts than hops the last one is looked at again; with more, the last `hops` of them are used.
+    With fewer facts than hops the last one is repeated; with more, the last `hops` of them are used.
     """
     count = (support >= 0).sum(dim=1, keepdim=True)
     hop = torch.arange(hops, device=support.device) + (count - hops).clamp_min(0)  # [B,hops]
@@ -45,8 +46,7 @@ def fact_loss(scores: Tensor, mask: Tensor, target: Tensor, *, margin: float | N
     known = target >= 0
     chosen = target.clamp_min(0)[:, None]
     if margin is None:
-        log_probs = scores.masked_fill(~mask, -torch.inf).log_softmax(dim=-1)
-        loss = -log_probs.gather(1, chosen)[:, 0]
+        loss = -masked_log_softmax(scores, mask).gather(1, chosen)[:, 0]
     else:
         violation = (margin - scores.gather(1, chosen) + scores).clamp_min(0.0)
         others = mask.scatter(1, chosen, False)
@@ -73,8 +73,8 @@ def walk_paths(
         mask.new_ones(len(mask), 1),
     )
     for key, value in zip(keys, values, strict=True):
-        scores = (states @ key.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)  # [B,P,S]
-        log_path = (log_path[..., None] + scores.log_softmax(dim=-1)).flatten(1)
+        log_probs = masked_log_softmax(states @ key.transpose(1, 2), mask[:, None])  # [B,P,S]
+        log_path = (log_path[..., None] + log_probs).flatten(1)
         path_mask = (path_mask[..., None] & mask[:, None]).flatten(1)
         states = (keep(states)[:, :, None] + value[:, None]).flatten(1, 2)
     return log_path, path_mask, states

@@ -39,7 +39,7 @@ class Supervised(nn.Module):
         encoded, questions = split_batch(self.encoder(batch.sentences)[:, 0], batch)  # [B,S,D], [B,D]
         facts = encoded if self.temporal is None else encoded + self.temporal(batch.age)[:, :, 0]
         facts, state = self.dropout(facts), self.dropout(questions)
-        told = hop_targets(batch.support, self.config.hops)  # [B,hops]
+        supporting = hop_targets(batch.support, self.config.hops)  # [B,hops]
         scores = []
         for hop, (score, join) in enumerate(zip(self.scores, self.joins, strict=True)):
             scores.append(score(state[:, None], facts)[:, 0])  # [B,S]
@@ -47,7 +47,7 @@ class Supervised(nn.Module):
                 break
             choice = scores[-1].masked_fill(~batch.mask, -torch.inf).argmax(dim=-1)
             if self.training:
-                choice = torch.where(told[:, hop] >= 0, told[:, hop], choice)
+                choice = torch.where(supporting[:, hop] >= 0, supporting[:, hop], choice)
             fact = facts[torch.arange(len(batch), device=facts.device), choice]
             state = state + torch.tanh(join(torch.cat([state, fact], dim=-1)))
 

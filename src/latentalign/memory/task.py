@@ -14,7 +14,7 @@ from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.files import open_atomic, read_json, write_atomic
 from latentalign.memory.answering import answer_question
-from latentalign.memory.config import MemoryDataConfig, MemoryModelConfig
+from latentalign.memory.config import SECTIONS, MemoryDataConfig, MemoryModelConfig
 from latentalign.memory.dataset import StoryDataset
 from latentalign.memory.model import MemoryModel
 from latentalign.memory.stories import Story, format_story, read_stories, story_files
@@ -96,8 +96,7 @@ class MemoryTask(Task, CanAnswer):
     """Question answering over stored facts."""
 
     name = "memory"
-    DataConfig = MemoryDataConfig
-    ModelConfig = MemoryModelConfig
+    DataConfig, ModelConfig = SECTIONS
     EvaluationConfig = StoriesToEvaluate
 
     def prepare(

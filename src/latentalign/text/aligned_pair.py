@@ -1,4 +1,4 @@
-"""The word links of one sentence pair, whoever found them."""
+"""The word links of one sentence pair, found by a run or by an aligner."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Reading two files of sentences that belong together, line for line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
@@ -8,6 +8,17 @@ from latentalign.errors import UserError
 from latentalign.files import read_lines
 
 Pair = tuple[str, str]
+
+
+def check_pairs(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """The same pairs. A pair that was given in the place of a list of pairs is refused: its texts are no pairs."""
+    for pair in pairs:
+        if isinstance(pair, str):
+            raise UserError(
+                f"pairs: expected a list of (source, target), received the text {pair[:20]!r}; "
+                "write [(source, target)]"
+            )
+        yield pair
 
 
 def read_parallel(source: Path, target: Path) -> Iterator[Pair]:

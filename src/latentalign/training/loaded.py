@@ -3,13 +3,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from latentalign.errors import UserError
 from latentalign.task import CanTranslate
-from latentalign.training.loop.evaluation import Progress, find_predictor
+from latentalign.training.loop.evaluation import BatchProgress, find_predictor
 
 if TYPE_CHECKING:
     from latentalign.text.aligned_pair import AlignedPair
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Loaded(ABC):
     """A run (`Run`), an aligner (`TrainedAligner`) or runs that work together (`Ensemble`).
 
-    Whoever needs the model or the recipe of a run asks for them by type: `assert isinstance(run, la.Run)`.
+    The model and the recipe belong to a run alone: `assert isinstance(run, la.Run)` first.
     """
+
+    has_own_links: ClassVar[bool] = True  # whether its translations come with links to the source words
 
     @property
     @abstractmethod
@@ -41,8 +43,22 @@ class Loaded(ABC):
         alignments: bool = False,
         seed: int = 0,
     ) -> "list[Translation]":
-        """The best translation of every line; with `alignments`, its links to the source words as well."""
-        raise self._refuse("translate")
+        """The best translation of every line; with `alignments`, its links to the source words as well.
+
+        For n-best lists and the penalties of the search: `run.translator(n_best=5, …).translate(lines)`.
+
+        Example:
+            for translation in run.translate(["ein hund bellt ."], beam=5, inference="kmax:5"):
+                print(translation, translation.log_prob)
+        """
+        translator = self.translator(inference=inference, seed=seed, beam=beam)
+        if isinstance(lines, str):
+            raise UserError(
+                f"translate: expected a list of sentences, received one text; write [{lines[:20]!r}]"
+            )
+        if alignments and not self.has_own_links:
+            raise UserError(f"{self}, which has no links of its own; align its translations with an aligner")
+        return [best[0] for best in translator.translate(lines, alignments=alignments)]
 
     def translator(
         self, *, inference: str | None = None, batch_size: int = 64, seed: int = 0, **search: Any
@@ -66,8 +82,10 @@ class Loaded(ABC):
         """How likely every pair is; bad pairs come last."""
         raise self._refuse("score pairs")
 
-    def answer(self, question: str, **options: Any) -> dict[str, Any]:
-        """Answer a question."""
+    def answer(
+        self, question: str, *, inference: str = "exact", top: int = 5, seed: int = 0, **about: Any
+    ) -> dict[str, Any]:
+        """Answer a question about what the task takes: features= and image= (VQA), story= (memory)."""
         raise self._refuse("answer questions")
 
     def evaluate(
@@ -78,7 +96,7 @@ class Loaded(ABC):
         bleu: bool = False,
         errors: bool = False,
         beam: int = 10,
-        progress: Progress = lambda done, total: None,
+        progress: BatchProgress = lambda done, total: None,
         **data: Any,
     ) -> dict[str, Any]:
         """NLL, perplexity, entropy and the task's own measures on data of the task; of a run also bound and KL.
@@ -86,9 +104,13 @@ class Loaded(ABC):
         The data are source= and target= (files) for translation, data= and split= for VQA and memory. With `bleu` a
         translation run also translates, and BLEU and chrF are given. With `errors` the likeliest output is searched,
         and the share of words and of phones in it that are wrong is given, in percent.
+
+        Example:
+            results = run.evaluate(source="test.de", target="test.en", bleu=True)
+            print(results["ppl"], results["bleu"])
         """
         if inference is not None:
-            find_predictor(inference)  # a mistake in it is told before the data are read
+            find_predictor(inference)  # a mistake in it is found before the data are read
         if bleu or errors:
             self.able(CanTranslate)
         measures, used = self._measure(inference, seed, progress, data)
@@ -98,7 +120,7 @@ class Loaded(ABC):
         }
 
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
         """What `evaluate` says before anything is searched, and the prediction that the search is to use."""
         raise self._refuse("evaluate by these measures")

@@ -28,10 +28,10 @@ from latentalign.training.run.stopping import (
     NonFinite,
     TrainingStopped,
     disk_failure,
-    is_lost_worker,
+    is_lost_process,
     name_the_batch,
+    process_failure,
     resume_command,
-    worker_failure,
 )
 from latentalign.training.run.weights import MODEL
 
@@ -101,8 +101,8 @@ def train(
         folder=folder,
         steps=module.step,
         epochs=module.position,
-        best=after_step.learning.best,
-        best_step=after_step.learning.best_step,
+        best=after_step.validation.best,
+        best_step=after_step.validation.best_step,
         seconds=after_step.seconds,
         tokens=after_step.tokens,
         is_first=world.is_first,
@@ -110,7 +110,7 @@ def train(
 
 
 def _try(recipe: Recipe, prepared: Any) -> None:
-    """What `check` does, before anything is written; numbers that are not finite are told better by training."""
+    """What `check` does, before anything is written. Training itself explains numbers that are not finite better."""
     with contextlib.suppress(NonFiniteError):
         try_out(recipe, schedule_of(recipe), prepared)
 
@@ -156,7 +156,7 @@ def _build_after_step(
 
 
 def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> None:
-    """Let lightning train; what goes wrong comes out as one line."""
+    """Let lightning train; what goes wrong is reported in one line."""
     folder, world = after_step.folder, module.world
     deterministic_before = torch.are_deterministic_algorithms_enabled()
     after_step.signals.install()
@@ -166,12 +166,12 @@ def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> 
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
             )
-        best_step = after_step.learning.best_step
+        best_step = after_step.validation.best_step
         after_step.say(f"done: {module.step} steps, best at step {best_step}; {folder / MODEL}")
     except TrainingStopped as error:
         if isinstance(error, NonFinite):
             name_the_batch(error, opened.prepared.train, folder)
-        error.is_told = not world.is_first
+        error.is_reported = not world.is_first
         after_step.say.note(str(error))
         raise
     except OSError as error:
@@ -179,9 +179,9 @@ def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> 
             raise
         raise disk_failure(error, folder) from None
     except RuntimeError as error:
-        if world.size == 1 or not is_lost_worker(error):
+        if world.size == 1 or not is_lost_process(error):
             raise
-        raise worker_failure(error, folder, step=module.step + 1) from None
+        raise process_failure(error, folder, step=module.step + 1) from None
     finally:
         after_step.progress.stop()
         after_step.signals.restore()

@@ -19,7 +19,12 @@ from latentalign.wordalign.folder import is_aligner
 
 @dataclass(frozen=True)
 class TrainedAligner(Loaded):
-    """What `load` gives for the folder of an aligner: `align` and `score` as a run has them."""
+    """What `load` gives for the folder of an aligner: `align` and `score` as a run has them.
+
+    Example:
+        for pair in la.load("runs/aligner").align([("ein hund bellt .", "a dog barks .")]):
+            print(pair)
+    """
 
     folder: Path
     aligner: Aligner
@@ -71,6 +76,10 @@ def load(folder: str | Path | Sequence[str | Path], *, device: str | torch.devic
     """A trained run of any task, or an aligner, from its folder alone; from a list of folders, runs that work together.
 
     `device` is auto (a GPU where there is one), cpu, cuda or mps; aligners compute on the CPU.
+
+    Example:
+        run = la.load("runs/variational", device="cpu")
+        together = la.load(["runs/soft", "runs/variational"])
     """
     if isinstance(folder, str | Path):
         return load_one(folder, device=device)

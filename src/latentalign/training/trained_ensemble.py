@@ -1,25 +1,24 @@
 # mypy: disable-error-code="type-abstract"
 """Several trained runs that translate together, by the mean of their predictive distributions."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from latentalign.errors import UserError
-from latentalign.task import CanTranslate
+from latentalign.task import CanTranslate, Dataset
 from latentalign.training.loaded import Loaded
-from latentalign.training.loop.evaluation import Progress
+from latentalign.training.loop.evaluation import BatchProgress, averages, weighted_total
 from latentalign.training.loop.randomness import derive_seed
 from latentalign.training.trained_run import Run
 from latentalign.training.trained_run import load as load_run
 
 if TYPE_CHECKING:
-    from latentalign.translation.translate import Translation, Translator
+    from latentalign.translation.translate import Translator
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,11 @@ class Ensemble(Loaded):
     """Runs of one vocabulary. Every run predicts as it was trained to, unless an `inference` is named for all.
 
     Example:
-        together = la.load(["runs/soft", "runs/marginal"])
-        print(*together.translate(["ein hund bellt ."]), sep="\\n")
+        together = la.load(["runs/soft", "runs/variational"])
+        print(*together.translate(["ein hund bellt ."]))
     """
+
+    has_own_links: ClassVar[bool] = False
 
     runs: tuple[Run, ...]
 
@@ -41,7 +42,7 @@ class Ensemble(Loaded):
             run.able(CanTranslate)
         for run in self.runs[1:]:
             for side in ("target", "source"):
-                mine, other = (getattr(one.assets, side) for one in (run, first))
+                mine, other = run.assets.sides[side], first.assets.sides[side]
                 if mine.settings != other.settings or mine.pieces != other.pieces:
                     raise UserError(
                         f"{run.folder}: another {side} vocabulary ({len(mine)} pieces) than {first.folder} has "
@@ -76,67 +77,48 @@ class Ensemble(Loaded):
         )
         return found
 
-    def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        beam: int = 10,
-        inference: str | None = None,
-        alignments: bool = False,
-        seed: int = 0,
-    ) -> "list[Translation]":
-        """The best translation of every line; links are to be had of an aligner."""
-        if alignments:
-            raise UserError(f"{self}, which has no links of its own; align its translations with an aligner")
-        found = self.translator(inference=inference, seed=seed, beam=beam).translate(lines)
-        return [best[0] for best in found]
-
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
         """NLL of the mean distribution, and the members' mean prior entropy."""
+        dataset = self.runs[0].dataset(**data)
         started = time.perf_counter()
-        found = self._likelihood(inference, seed, progress, data)
-        about = {"task": self.runs[0].task.name, "members": len(self.runs)}
-        return {**about, **found, "seconds": time.perf_counter() - started}, inference
+        sums = self._sums(dataset, inference, seed, progress)
+        named = ", ".join(dict.fromkeys(inference or run.natural_inference for run in self.runs))
+        results = {
+            "task": self.runs[0].task.name,
+            "members": len(self.runs),
+            **averages(sums, {}, named, time.perf_counter() - started),
+            **self.runs[0].task.remarks(dataset),
+        }
+        return results, inference
 
     @torch.no_grad()
-    def _likelihood(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _sums(
+        self, dataset: Dataset, inference: str | None, seed: int, progress: BatchProgress
+    ) -> dict[str, float]:
+        """Sums over the outputs of the dataset, as `averages` takes them."""
         from latentalign.translation.ensemble import log_mean
 
-        first = self.runs[0]
-        dataset = first.dataset(**data)
         predictors = [run.predictor(inference) for run in self.runs]
-        generator = torch.Generator(first.device)
-        lost = entropy = outputs = 0.0
+        generator = torch.Generator(self.device)
+        sums = dict.fromkeys(("outputs", "nll", "prior_entropy"), 0.0)
         plan = dataset.plan(-1, seed)
         for number, indices in enumerate(plan):
             progress(number, len(plan))
             generator.manual_seed(derive_seed(seed, "evaluate", number))
-            batch = dataset.collate(indices).to(first.device)
+            batch = dataset.collate(indices).to(self.device)
             problems = [run.model.problem(batch) for run in self.runs]
             weights = problems[0].weights.double()  # [B,T]
             found = [
                 predictor.log_likelihood(problem.prior, problem.likelihood, generator=generator)
                 for predictor, problem in zip(predictors, problems, strict=True)
             ]
-            lost -= float((log_mean(found) * weights).nansum())
-            entropies = [problem.prior.alignment_entropy().double() * weights for problem in problems]
-            entropy += float(sum(one.sum() for one in entropies)) / len(problems)
-            outputs += float(weights.sum())
-        nll = lost / outputs
-        named = dict.fromkeys(inference or run.natural_inference for run in self.runs)
-        return {
-            "examples": len(dataset),
-            "tokens": int(outputs),
-            "nll": nll,
-            "ppl": math.exp(nll) if nll < 700 else math.inf,
-            "prior_entropy": entropy / outputs,
-            "inference": ", ".join(named),
-            **first.task.remarks(dataset),
-        }
+            entropies = [weighted_total(problem.prior.alignment_entropy(), weights) for problem in problems]
+            sums["nll"] -= weighted_total(log_mean(found), weights)
+            sums["prior_entropy"] += sum(entropies) / len(problems)
+            sums["outputs"] += float(weights.sum())
+        return {**sums, "examples": len(dataset)}
 
 
 def load_together(folders: Sequence[str | Path], *, device: str | torch.device = "auto") -> Run | Ensemble:

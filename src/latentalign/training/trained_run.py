@@ -1,7 +1,7 @@
 # mypy: disable-error-code="type-abstract"
 """A trained run and what it can do: one object for notebooks, the command line and the inspector."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,10 +11,11 @@ import torch
 from latentalign.alignment.prediction import Predictor
 from latentalign.errors import UserError
 from latentalign.task import Ability, CanAlign, CanAnswer, CanTranslate, Dataset, Task
+from latentalign.text.parallel import check_pairs
 from latentalign.training.devices import find_device
 from latentalign.training.loaded import Loaded
 from latentalign.training.loop.evaluation import (
-    Progress,
+    BatchProgress,
     evaluate_model,
     find_predictor,
     first_prior,
@@ -30,7 +31,7 @@ from latentalign.wordalign.folder import is_aligner
 if TYPE_CHECKING:
     from latentalign.text.aligned_pair import AlignedPair
     from latentalign.translation.align import TranslationAligner
-    from latentalign.translation.translate import Translation, Translator
+    from latentalign.translation.translate import Translator
 
 Able = TypeVar("Able", bound=Ability)
 
@@ -39,11 +40,9 @@ Able = TypeVar("Able", bound=Ability)
 class Run(Loaded):
     """A trained run, ready to use: its recipe, task, assets (tokenizers and the like) and model.
 
-    Example (tests/training/test_trained_run.py runs it):
+    Example:
         run = la.load("runs/variational")
-        print(*run.translate(["ein hund bellt ."]), sep="\\n")
-        for pair in run.align([("ein hund bellt .", "a dog barks .")]):
-            print(pair, pair.links, pair.probs.shape)
+        print(run.device, *run.translate(["ein hund bellt ."]))
     """
 
     config: Recipe
@@ -57,6 +56,11 @@ class Run(Loaded):
     def device(self) -> torch.device:
         """Where the model computes."""
         return next(iter(self.model.parameters())).device
+
+    @property
+    def runs(self) -> "tuple[Run, ...]":
+        """The runs that work together: this one alone."""
+        return (self,)
 
     def __str__(self) -> str:
         return f"{self.folder}: a run of task {self.task.name}"
@@ -85,25 +89,6 @@ class Run(Loaded):
         )
         return found
 
-    def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        beam: int = 10,
-        inference: str | None = None,
-        alignments: bool = False,
-        seed: int = 0,
-    ) -> "list[Translation]":
-        """The best translation of every line; with `alignments`, its links to the source words as well.
-
-        For n-best lists and the penalties of the search: `run.translator(n_best=5, …).translate(lines)`.
-        """
-        _refuse_one_text(lines)
-        found = self.translator(inference=inference, seed=seed, beam=beam).translate(
-            lines, alignments=alignments
-        )
-        return [best[0] for best in found]
-
     def aligner(self) -> "TranslationAligner":
         """What aligns sentence pairs with this run."""
         found: TranslationAligner = self.able(CanAlign).aligner(self.model, self.assets)
@@ -124,6 +109,10 @@ class Run(Loaded):
         given, the first of these that the run has. Links are the best of each target word, or with a `threshold`
         all of at least this probability, or with `path` those of the likeliest alignment of the whole pair. `scores`
         adds the mean log-probability per target piece.
+
+        Example:
+            for pair in run.align([("ein hund bellt .", "a dog barks .")]):
+                print(pair, pair.links, pair.probs.shape)
         """
         from latentalign.text.aligned_pair import AlignedPair
         from latentalign.text.symmetrise import decode_links
@@ -131,7 +120,7 @@ class Run(Loaded):
         aligner = self.aligner()
         chosen = self.choose_links("exact" if path else by)
         results = []
-        for found in aligner.align(pairs, exact=chosen == "exact", score=scores):
+        for found in aligner.align(check_pairs(pairs), exact=chosen == "exact", score=scores):
             probs = found.probs(chosen)
             links = found.path_links() if path else decode_links(probs, threshold=threshold)
             results.append(AlignedPair(found.source_words, found.target_words, links, probs, found.score))
@@ -150,11 +139,17 @@ class Run(Loaded):
         """How likely every pair is: the mean log-probability of a target piece; bad pairs come last.
 
         Unless an `inference` is named, it is the marginal over the alignment, as `align(scores=True)` gives it.
+
+        Example:
+            pairs = [("ein hund bellt .", "a dog barks ."), ("ein hund bellt .", "two children play")]
+            for score, pair in sorted(zip(run.score(pairs), pairs)):
+                print(score, pair)
         """
+        pairs = check_pairs(pairs)
         if inference is not None:
-            predictor = self.predictor(inference)
-            return self.aligner().score(pairs, predictor, seed=seed)
-        return [found.score for found in self.aligner().align(pairs, score=True) if found.score is not None]
+            return self.aligner().score(pairs, self.predictor(inference), seed=seed)
+        scores = [found.score for found in self.aligner().align(pairs, score=True)]
+        return [score for score in scores if score is not None]  # all: they were asked for
 
     def answer(
         self, question: str, *, inference: str = "exact", top: int = 5, seed: int = 0, **about: Any
@@ -162,6 +157,10 @@ class Run(Loaded):
         """Answer a question about what the task takes: features= and image= (VQA), story= (memory).
 
         With a known answer= the posterior is shown, too.
+
+        Example:
+            found = la.load("runs/memory").answer("where is mary ?", story=["mary went home"])
+            print(found["answers"][0]["answer"], found["evidence"])
         """
         task = self.able(CanAnswer)
         given = {name: value for name, value in about.items() if value is not None}
@@ -180,7 +179,7 @@ class Run(Loaded):
         return self.task.dataset(self.assets, self.task.choose_data(**data))
 
     def _measure(
-        self, inference: str | None, seed: int, progress: Progress, data: dict[str, Any]
+        self, inference: str | None, seed: int, progress: BatchProgress, data: dict[str, Any]
     ) -> tuple[dict[str, Any], str]:
         dataset = self.dataset(**data)
         if not len(dataset):
@@ -202,7 +201,7 @@ class Run(Loaded):
 
     @property
     def natural_inference(self) -> str:
-        """How a translation run predicts unless told otherwise: as its last objective does."""
+        """How a translation run predicts unless another way is named: as its last objective does."""
         return natural_inference(self.schedule, self.model.example_prior())
 
     def predictor(self, inference: str | None = None) -> Predictor:
@@ -260,6 +259,10 @@ def train(
     """Train a recipe (a YAML file or the name of a packaged one) into a run folder, and load what came of it.
 
     `set` changes values of the recipe: {"training.epochs": 3}. `resume` goes on with a run that was begun.
+
+    Example:
+        run = la.train("recipe.yaml", out="runs/short", set={"training.epochs": 0.5})
+        print(run.evaluate(source="test.de", target="test.en")["ppl"])
     """
     from latentalign.training.run.choosing import choose_run
     from latentalign.training.train import train as fit
@@ -267,8 +270,3 @@ def train(
     chosen, folder = choose_run(recipe, out=out, resume=resume, settings=set, overwrite=overwrite)
     fit(chosen, folder, resume=resume is not None, overwrite=overwrite, echo=not quiet)
     return load(folder)
-
-
-def _refuse_one_text(lines: Sequence[str]) -> None:
-    if isinstance(lines, str):
-        raise UserError(f"translate: expected a list of sentences, received one text; write [{lines[:20]!r}]")

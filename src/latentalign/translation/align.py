@@ -3,7 +3,7 @@
 From pieces to words: the probability that target word j is linked to source word i is the mean over the
 pieces of j of the sum over the pieces of i. A piece's alignment lands on one piece of the source, so the sum
 is the chance that it lands in word i; the mean is the chance for a piece of j drawn at random. Every row is
-then a distribution over source words; what it lacks to 1 lies on the end mark of the source: no word.
+then a distribution over source words and the null word; the end mark of the source stands for the null word.
 
 The score of a pair is its mean log-probability log p(y|x) per target piece (end included), marginal over the
 alignment: a pair whose target does not follow from its source comes last.
@@ -41,7 +41,7 @@ class PairAlignment:
 
     source_words: list[str]
     target_words: list[str]
-    prior: np.ndarray  # p(z | x, y so far): what the translator looks at
+    prior: np.ndarray  # p(z | x, y so far): the attention of the translator
     posterior: np.ndarray | None = None  # q(z | x, y) of the inference network
     # p(z | x, y), by Bayes' rule from prior and likelihood; of a chain, smoothed
     exact: np.ndarray | None = None
@@ -263,7 +263,7 @@ def _tables(
 def _chain_tables(problem: AlignmentProblem) -> tuple[dict[str, Tensor], Tensor | None]:
     """All that a chain says: before a word, with it, and with the whole target; and log p(y|x) [B].
 
-    Even where a step looks depends on f of the words before, so that f is evaluated everywhere.
+    The prior of a step depends on f of the words before it, so f is evaluated everywhere.
     """
     prior = problem.prior.discrete("by", instead="use posterior")
     f = TableLikelihood(problem.likelihood.everywhere(prior.support))

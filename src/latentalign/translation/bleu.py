@@ -9,7 +9,7 @@ def score_texts(translations: Sequence[str], references: Sequence[str]) -> dict[
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    # `force` only silences a remark on text whose full stops stand apart; it scores alike
+    # `force` only silences a warning about tokenised text; the score is the same
     bleu, chrf = BLEU(force=True), CHRF()
     found = bleu.corpus_score(list(translations), [list(references)])
     return {

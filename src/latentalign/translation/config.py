@@ -15,7 +15,7 @@ from pydantic import (
 
 OneOrMore = str | list[str]
 Layers = Annotated[int, Field(ge=1, le=64)]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class TranslationSection(BaseModel):
@@ -89,11 +89,16 @@ class DataConfig(TranslationSection):
     valid: PairFiles
     tokenizer: TokenizerConfig = TokenizerConfig()
     prepared: str | None = None  # a folder written by `latentalign prepare`: text is not read again
-    source_end: bool = True  # the source ends with a mark, where words without a source may look
+    source_end: bool = True  # the source ends with a mark, which words without a source may align to
     max_length: PositiveInt = 100  # pieces a side; longer pairs are left out of training
     max_ratio: Annotated[float, Field(ge=1.0)] | None = None  # longer side over shorter side, in pieces
     batch_by: Literal["sentences", "tokens"] = "sentences"
     batch_size: PositiveInt = 64  # sentence pairs, or padded target positions with `tokens`
+
+    @property
+    def splits(self) -> dict[str, PairFiles]:
+        """The pairs to train and to validate on, by name."""
+        return {"train": self.train, "valid": self.valid}
 
     def path(self, name: str) -> Path:
         """A file of the recipe, relative to the data folder unless absolute."""
@@ -114,7 +119,7 @@ class TransformerConfig(TranslationSection):
     heads: PositiveInt = 4
     width: PositiveInt = 256
     feed_forward: PositiveInt = 1024
-    dropout: Share | None = None  # inside the blocks; as the model's unless given
+    dropout: Fraction | None = None  # inside the blocks; as the model's unless given
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "TransformerConfig":
@@ -156,7 +161,7 @@ class InferenceNetworkConfig(TranslationSection):
     encoder: EncoderConfig = LstmConfig()  # of the source, and another one of the target
     memory_size: PositiveInt = 512  # of LSTMs, both directions together
     layers: Layers = 1
-    dropout: Share | None = None  # as the model's unless given
+    dropout: Fraction | None = None  # as the model's unless given
     from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
     # As the model's unless given. A chain as prior may have a chain (with jumps of its own) or `categorical` as q.
     alignment: str | dict[str, Any] | None = None
@@ -174,7 +179,7 @@ class InferenceNetworkConfig(TranslationSection):
 class ExternalPosteriorConfig(TranslationSection):
     """q(z | x, y) from the links of `data.train.links` in place of an inference network."""
 
-    smoothing: Share = 0.01  # this share of every row is spread evenly: no link is quite sure
+    smoothing: Fraction = 0.01  # this share of every row is spread evenly: no link is quite sure
 
 
 class ModelConfig(TranslationSection):
@@ -195,10 +200,10 @@ class ModelConfig(TranslationSection):
     alignment: str | dict[str, Any] = "categorical"
     input_feeding: bool = False  # feed the expected context of a step into the next one
     initial_state: Literal["encoder", "zero"] = "encoder"  # where an LSTM as decoder starts
-    dropout: Share = 0.3  # of word vectors, decoder outputs and between layers
+    dropout: Fraction = 0.3  # of word vectors, decoder outputs and between layers
     # Of the memory itself. A mixture averages this noise away over its positions, a single position keeps all of
     # it: what regularises soft attention punishes a sharp alignment.
-    memory_dropout: Share = 0.0
+    memory_dropout: Fraction = 0.0
     # ± this for every weight; torch's own if none
     uniform_init: Annotated[float, Field(gt=0.0)] | None = None
     inference_network: InferenceNetworkConfig = InferenceNetworkConfig()
@@ -244,3 +249,6 @@ class ModelConfig(TranslationSection):
     def query_size(self) -> int:
         """Of the decoder's queries, whatever it is."""
         return self.decoder.width if isinstance(self.decoder, TransformerConfig) else self.decoder_size
+
+
+SECTIONS = (DataConfig, ModelConfig)

@@ -1,7 +1,7 @@
 """Several translation models searched together: the mean of their predictive distributions at every step.
 
 Every member reads the source and the words so far by itself: a chain carries its own filter, and each predicts as it
-was trained to, or as all are told to.
+was trained to, or all by the same `inference`.
 """
 
 from dataclasses import dataclass

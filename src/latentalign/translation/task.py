@@ -30,7 +30,6 @@ from latentalign.translation.data.shards import prepared_files, read_shard, writ
 from latentalign.translation.network.model import TranslationModel
 from latentalign.translation.translate import Translator
 
-_SPLITS = ("train", "valid")
 _PREPARED, _SUMS = "prepared.json", "checksums"
 
 
@@ -63,8 +62,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
     """Sentences of one language into another, with an alignment behind every word."""
 
     name = "translation"
-    DataConfig = config.DataConfig
-    ModelConfig = config.ModelConfig
+    DataConfig, ModelConfig = config.SECTIONS
     EvaluationConfig = PairsToEvaluate
 
     def prepare(
@@ -77,8 +75,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         known = (folder / VOCABULARY).exists()  # the run was begun before, or by another process
         assets = TranslationAssets.load(folder) if known else _learn_assets(data, folder, log)
         datasets = {}
-        for split in _SPLITS:
-            files = getattr(data, split)
+        for split, files in data.splits.items():
             corpus = build_corpus(_pairs(data, files), assets, keep=_filter(data, split), name=name_of(files))
             log(str(corpus.report))
             datasets[split] = _dataset(with_links(corpus, files, data, assets), data)
@@ -90,13 +87,13 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         _check_settings(data, shards)
         assets = TranslationAssets.load(shards)
         assets.save(folder)
-        corpora = {split: read_shard(shards, split) for split in _SPLITS}
+        corpora = {split: read_shard(shards, split) for split in data.splits}
         for corpus in corpora.values():
             log(f"{corpus.report} (prepared in {shards})")
-        return PreparedCorpus(assets, *(_dataset(corpora[split], data) for split in _SPLITS))
+        return PreparedCorpus(assets, *(_dataset(corpora[split], data) for split in data.splits))
 
     def prepared_marker(self, data: config.DataConfig) -> str:
-        """The file that stands in a prepared folder from the first moment on."""
+        """The first file that is written into a prepared folder: by it the folder is recognised."""
         return _PREPARED
 
     def prepare_files(
@@ -110,14 +107,13 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
         to.mkdir(parents=True, exist_ok=True)
         write_atomic(to / _PREPARED, "{}\n")  # ours, but not whole yet: training refuses it
         assets = _learn_assets(data, to, log)
-        for split in _SPLITS:
-            files = getattr(data, split)
+        for split, files in data.splits.items():
             keep = _filter(data, split)
             report = write_shard(
                 to, split, pairs=_pairs(data, files), assets=assets, keep=keep, name=name_of(files)
             )
             log(str(report))
-        sums = {path.name: sha256_of(path) for path in (*assets.files(to), *prepared_files(to, _SPLITS))}
+        sums = {path.name: sha256_of(path) for path in (*assets.files(to), *prepared_files(to, data.splits))}
         # last: the folder is whole
         write_atomic(to / _PREPARED, json.dumps({**_settings(data), _SUMS: sums}, indent=2) + "\n")
 
@@ -213,7 +209,7 @@ def _pairs(data: config.DataConfig, files: PairFiles) -> Iterator[Pair]:
 
 
 def _filter(data: config.DataConfig, split: str) -> PairFilter:
-    return PairFilter.of(data) if split == "train" else PairFilter()  # nobody chooses what to be validated on
+    return PairFilter.of(data) if split == "train" else PairFilter()  # validation data are taken as they are
 
 
 def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:
@@ -223,7 +219,7 @@ def _dataset(corpus: Corpus, data: config.DataConfig) -> TranslationDataset:
 def _settings(data: config.DataConfig) -> dict[str, Any]:
     """What a prepared folder depends on."""
     names = {"train", "valid", "tokenizer", "source_end", "max_length", "max_ratio"}
-    links = {split: {"links"} for split in _SPLITS}  # none: see `_check_links`
+    links = {split: {"links"} for split in data.splits}  # none: see `_check_links`
     return data.model_dump(mode="json", include=names, exclude=links)
 
 
@@ -238,8 +234,8 @@ def _check_links(data: config.DataConfig, model: config.ModelConfig) -> None:
             "model.external_posterior: expected data.train.links, a file of word links; "
             "write one by latentalign align --scores"
         )
-    for split in _SPLITS:
-        if model.external_posterior is None and getattr(data, split).links is not None:
+    for split, files in data.splits.items():
+        if model.external_posterior is None and files.links is not None:
             raise UserError(
                 f"data.{split}.links: nothing uses them; add model.external_posterior: {{}}, or leave them out"
             )

@@ -34,6 +34,9 @@ class Translation:
     pieces: tuple[int, ...] = ()
     alignment: PairAlignment | None = None
 
+    def __str__(self) -> str:
+        return self.text
+
     def links(self, by: str) -> dict[Link, float]:
         """Arg-max links of the output words to the source words."""
         return {} if self.alignment is None else decode_links(self.alignment.probs(by))
@@ -93,7 +96,7 @@ class Translator:
         """The n best translations of every sentence; an empty sentence has the empty translation.
 
         Of a sentence of more than `longest` pieces only the beginning is translated, so that time is bounded.
-        `progress` hears how many sentences each batch had.
+        `progress` is called with the number of sentences of each batch.
         """
         pieces = [self.assets.source.encode(sentence)[: self.longest] for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
@@ -110,13 +113,6 @@ class Translator:
                 results[number] = self._spell(hypotheses)
             progress(len(group))
         return self._align(sentences, results) if alignments else results
-
-    def stream(
-        self, lines: Iterable[Sequence[str]], *, alignments: bool = False
-    ) -> Iterator[list[Translation]]:
-        """Translate windows of sentences as they come (see `windows`), results one by one."""
-        for window in lines:
-            yield from self.translate(window, alignments=alignments)
 
     @torch.no_grad()
     def _search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:

@@ -1,4 +1,4 @@
-"""One question about one image: the answers, and where prior and posterior look."""
+"""One question about one image: the answers, and the prior and posterior of its regions."""
 
 from collections.abc import Mapping
 from pathlib import Path

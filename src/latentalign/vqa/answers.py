@@ -1,7 +1,6 @@
 """Answers as the VQA evaluation sees them: normalised words and two scores against ten people."""
 
 import re
-from collections.abc import Sequence
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _NUMBERS = {
@@ -71,17 +70,10 @@ def simple_score(matches: int) -> float:
 def official_score(matches: int, people: int) -> float:
     """Mean of the simple score over the subsets that leave one of the people out.
 
-    `matches` of the subsets leave out somebody who agreed, the others somebody who did not.
+    `matches` of the subsets leave out a person who agreed, the others one who did not.
     """
     if people < 2:
         return simple_score(matches)
     agreed = matches * simple_score(matches - 1)
     differed = (people - matches) * simple_score(matches)
     return (agreed + differed) / people
-
-
-def score_answer(answer: str, references: Sequence[str]) -> tuple[float, float]:
-    """(simple, official) score of an answer against what people said; both sides are normalised."""
-    given = normalise_answer(answer)
-    matches = sum(normalise_answer(reference) == given for reference in references)
-    return simple_score(matches), official_score(matches, len(references))

@@ -48,3 +48,6 @@ class VqaModelConfig(BaseModel):
     posterior_from_prior: bool = False  # q ∝ p · exp(score), as the exact posterior is p · f
     normalizer: Literal["softmax", "sparsemax", "entmax15"] = "softmax"  # of prior and posterior scores
     dropout: float = Field(0.3, ge=0, lt=1)
+
+
+SECTIONS = (VqaDataConfig, VqaModelConfig)

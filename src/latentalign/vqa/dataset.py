@@ -27,7 +27,7 @@ class VqaBatch:
     regions: Tensor  # [B,S,D]
     region_mask: Tensor  # [B,S] bool
     targets: Tensor  # [B,1] long: the label
-    answerable: Tensor  # [B,1] bool: somebody gave an answer that was kept
+    answerable: Tensor  # [B,1] bool: at least one person gave an answer that was kept
     said: Tensor  # [B,P] long: what each person said, −1 if not kept, −2 for padding
     gold: Tensor  # [B,S] bool: regions that show the answer; all False where unknown
     question_types: tuple[str, ...]

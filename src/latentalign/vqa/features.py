@@ -250,7 +250,7 @@ class RegionFeatures:
         return digest(self.fingerprint(), np.ascontiguousarray(self._boxes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (RegionFeatures, (self.folder,))  # a worker process maps the file itself
+        return (RegionFeatures, (self.folder,))  # another process maps the file itself
 
     def fingerprint(self) -> str:
         """A checksum of the images and of their features; of large files, of blocks spread over all of them."""

@@ -9,7 +9,7 @@ from latentalign.alignment.prediction import Predictor
 from latentalign.vqa.answers import official_score, simple_score
 from latentalign.vqa.dataset import VqaBatch
 
-Measures = dict[str, tuple[float, float]]
+SumsAndCounts = dict[str, tuple[float, float]]
 
 
 def measure_batch(
@@ -18,7 +18,7 @@ def measure_batch(
     predictor: Predictor,
     *,
     generator: torch.Generator | None = None,
-) -> Measures:
+) -> SumsAndCounts:
     """(sum, count) by name; scores and shares are in percent.
 
     `prior_gold`, `posterior_gold` and `inference_gold`: how often the likeliest region of the prior, of the
@@ -28,10 +28,10 @@ def measure_batch(
     return {**_scores(batch, log_probs[:, 0].argmax(dim=-1)), **_gold(batch, problem)}
 
 
-def _scores(batch: VqaBatch, predicted: Tensor) -> Measures:
+def _scores(batch: VqaBatch, predicted: Tensor) -> SumsAndCounts:
     people = (batch.said != -2).sum(dim=1).tolist()
     matches = (batch.said == predicted[:, None]).sum(dim=1).tolist()
-    measures: Measures = {}
+    measures: SumsAndCounts = {}
     for kind, agreeing, asked in zip(batch.question_types, matches, people, strict=True):
         simple = 100 * simple_score(agreeing)
         for name, value in (
@@ -45,7 +45,7 @@ def _scores(batch: VqaBatch, predicted: Tensor) -> Measures:
     return measures
 
 
-def _gold(batch: VqaBatch, problem: AlignmentProblem) -> Measures:
+def _gold(batch: VqaBatch, problem: AlignmentProblem) -> SumsAndCounts:
     known = batch.gold.any(dim=1) & batch.answerable[:, 0]
     count = float(known.sum())
     if not count:

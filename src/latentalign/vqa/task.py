@@ -14,7 +14,7 @@ from latentalign.errors import UserError
 from latentalign.files import read_json, write_atomic
 from latentalign.task import CanAnswerFromImages, CanConvert, EvaluationOptions, Log, Task
 from latentalign.vqa.answering import answer_question
-from latentalign.vqa.config import VqaDataConfig, VqaModelConfig
+from latentalign.vqa.config import SECTIONS, VqaDataConfig, VqaModelConfig
 from latentalign.vqa.dataset import VqaDataset, resolve
 from latentalign.vqa.features import MARKER as FEATURES_MARKER
 from latentalign.vqa.features import RegionFeatures, convert_features
@@ -56,8 +56,7 @@ class VqaTask(Task, CanAnswerFromImages, CanConvert):
     """Visual question answering over region features."""
 
     name = "vqa"
-    DataConfig = VqaDataConfig
-    ModelConfig = VqaModelConfig
+    DataConfig, ModelConfig = SECTIONS
     EvaluationConfig = QuestionsToEvaluate
 
     def prepare(

@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from latentalign.errors import UserError
-from latentalign.text.parallel import Pair
+from latentalign.text.parallel import Pair, check_pairs
 from latentalign.wordalign.calibration import Calibration
 from latentalign.wordalign.decoding import PairPosteriors
 from latentalign.wordalign.estimation.counts import Counts
 from latentalign.wordalign.estimation.expectation import Shard, schedule
-from latentalign.wordalign.estimation.learning import InOneProcess, Report, Work, learn
+from latentalign.wordalign.estimation.expectation_maximisation import InOneProcess, Report, Work, learn
 from latentalign.wordalign.estimation.model import Model, Vocabularies, pruned_total
+from latentalign.wordalign.estimation.processes import InProcesses
 from latentalign.wordalign.estimation.renumbering import joined, renumbered
-from latentalign.wordalign.estimation.workers import InProcesses
-from latentalign.wordalign.inference import BatchPosteriors, posteriors
+from latentalign.wordalign.posteriors import BatchPosteriors, posteriors
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.shards import ShardsOnDisk, WordPair, cells, grouped
 from latentalign.wordalign.text.vocabulary import WordVocabulary
@@ -133,12 +133,12 @@ class Aligner:
 
     def align(self, pairs: Iterable[Pair]) -> Iterator[PairPosteriors]:
         """Align pairs in their order. What is said of a pair does not depend on the others."""
-        stream = iter(pairs)
+        stream = check_pairs(pairs)
         while window := list(islice(stream, _WINDOW)):
             yield from self._align_window(window)
 
     def _align_window(self, pairs: Sequence[Pair]) -> list[PairPosteriors]:
-        lines = [self._lines(pair) for pair in pairs]
+        lines = [_read_pair(pair, self.settings) for pair in pairs]
         longest = [max(len(source.units), len(target.units)) for source, target in lines]
         fitting = [n for n, length in enumerate(longest) if length <= self.settings.longest]
         found: dict[int, PairPosteriors] = {}
@@ -180,10 +180,6 @@ class Aligner:
         """What the aligner reads of a sentence."""
         return read_line(text, tokenise=self.settings.tokenise).units
 
-    def _lines(self, pair: Pair) -> tuple[Line, Line]:
-        source, target = (read_line(text, tokenise=self.settings.tokenise) for text in pair)
-        return source, target
-
     def _shard(self, lines: Sequence[tuple[Line, Line]]) -> Shard:
         return Shard.of(
             [(source.units, target.units) for source, target in lines], self.vocabularies, self.settings
@@ -215,8 +211,8 @@ class _Corpus:
 
     def lines(self) -> Iterator[tuple[Line, Line]]:
         """Pairs that something can be learnt from."""
-        for pair in self.pairs:
-            source, target = (read_line(text, tokenise=self.settings.tokenise) for text in pair)
+        for pair in check_pairs(self.pairs):
+            source, target = _read_pair(pair, self.settings)
             if (
                 source.units
                 and target.units
@@ -262,9 +258,14 @@ class _Corpus:
             rest = next(made, None)
         if processes == 1:
             return InOneProcess(on_disk)
-        workers = InProcesses(on_disk, processes)
-        stack.callback(workers.close)
-        return workers
+        apart = InProcesses(on_disk, processes)
+        stack.callback(apart.close)
+        return apart
+
+
+def _read_pair(pair: Pair, settings: Settings) -> tuple[Line, Line]:
+    source, target = (read_line(text, tokenise=settings.tokenise) for text in pair)
+    return source, target
 
 
 def _by_words(matrix: np.ndarray, pair: tuple[Line, Line]) -> np.ndarray:

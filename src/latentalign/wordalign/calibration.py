@@ -1,9 +1,10 @@
-"""Probabilities that mean something, and a threshold, both without gold links.
+"""Calibrated probabilities of links and a threshold, both without gold links.
 
-A direction is too sure of itself: its model sees words as independent. The other direction is a judge that makes other
-mistakes. So a direction's probability u is replaced by what the other says of links with that u, on average: a logistic
-curve in log-odds, fitted to the other direction's probabilities. The probability of a link is the mean of both curves,
-where a link that a direction cannot have, because it gives each word one link, may be vouched for by a neighbour.
+The posteriors of a direction are overconfident: its model takes words as independent. The other direction makes other
+mistakes. So a direction's probability u is replaced by the other's mean probability of links with that u: a logistic
+curve in log-odds, fitted to the other direction's probabilities. The probability of a link is the mean of both curves.
+A direction gives each word one link only. A further link of that word counts there as the other direction's probability
+times that of the link beside it.
 The threshold is the one with the greatest expected F-measure under these probabilities.
 """
 

@@ -36,7 +36,7 @@ class PairPosteriors:
         return {(i, j): float(self.probs[j, i]) for i, j in sorted(found)}
 
 
-Method = Callable[[PairPosteriors, float | None], "set[Link] | frozenset[Link]"]
+LinkMethod = Callable[[PairPosteriors, float | None], "set[Link] | frozenset[Link]"]
 
 
 def _mean(pair: PairPosteriors, threshold: float | None) -> set[Link] | frozenset[Link]:
@@ -56,14 +56,14 @@ def _backward(pair: PairPosteriors, threshold: float | None) -> set[Link]:
     return {(i, j) for j, i in decode_links(pair.backward.T, threshold=threshold)}
 
 
-def _combined(name: str) -> Method:
+def _combined(name: str) -> LinkMethod:
     def combine(pair: PairPosteriors, threshold: float | None) -> set[Link]:
         return set(symmetrise(pair.forward, pair.backward.T, name, threshold=threshold))
 
     return combine
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, LinkMethod] = {
     "mean": _mean,
     **{name: _combined(name) for name in SYMMETRISATIONS},
     "forward": _forward,

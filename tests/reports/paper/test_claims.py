@@ -15,7 +15,9 @@ def test_the_published_figures_agree_with_themselves():
         assert all(claim["agrees"] for claim in claims), [c["claim"] for c in claims if not c["agrees"]]
         assert all(claim["published"] == claim["ours"] for claim in claims)
     third = order_claims("translation", "table3", summary_of(TRANSLATION))
-    assert all(claim["agrees"] for claim in third if claim["agrees"] is not None)
+    known = [claim["agrees"] for claim in third if claim["agrees"] is not None]
+    assert len(known) >= 2
+    assert all(known)
 
 
 def test_a_row_in_another_order_and_a_row_that_is_missing():

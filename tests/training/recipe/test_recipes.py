@@ -1,10 +1,12 @@
 """Recipes: differences from a base, settings of the command line, and mistakes told in one line."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import latentalign
 from latentalign.errors import UserError
 from latentalign.training.recipe.overrides import apply_settings
 from latentalign.training.recipe.recipes import (
@@ -149,12 +151,19 @@ def test_a_missing_file_names_the_nearest_one_beside_it(tmp_path: Path) -> None:
 
 
 def test_every_packaged_recipe_is_valid() -> None:
-    for name in recipe_names():
+    names = recipe_names()
+    assert len(names) > 50
+    for name in names:
         load_recipe(name)
 
 
 def test_an_installed_package_has_its_recipes_inside() -> None:
-    assert recipe_folders()[0].parent.name == "latentalign"
+    checkout = Path(__file__).parents[3]
+    project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    put = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    inside, beside = recipe_folders()
+    assert put == {"recipes": inside.relative_to(Path(latentalign.__file__).parents[1]).as_posix()}
+    assert beside == checkout / "recipes"
 
 
 def test_a_resolved_recipe_resolves_to_itself() -> None:

@@ -193,7 +193,7 @@ class Chain(DiscreteLatent):
         return replace(self, scores=zero_where_masked(scores, possible), mask=possible)
 
     def predictive(self, likelihood: Likelihood, *, keep: int | None = None) -> Categorical:
-        """p(z_t | y_<t): the filter's; with `keep`, it goes on from so many positions only."""
+        """p(z_t | y_<t): the filter's; with `keep`, conditioned at every step on that many likeliest positions."""
         with torch.no_grad():
             # the last output changes nothing for the steps before it
             alone = self.shape[1] == 1

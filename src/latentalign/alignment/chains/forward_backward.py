@@ -90,7 +90,7 @@ class Backward:
 
 
 def run_filter(given: Inputs, *, keep: int | None = None) -> Filtered:
-    """The forward pass; with `keep`, over the so many likeliest positions of every step's predictive distribution."""
+    """The forward pass; with `keep`, over that many likeliest positions of every step's predictive distribution."""
     null = given.null
     log_a = torch.full_like(given.scores[:, 0], LOG_ZERO)
     start_log_a = torch.zeros_like(log_a[:, 0])
@@ -99,7 +99,7 @@ def run_filter(given: Inputs, *, keep: int | None = None) -> Filtered:
         log_c, log_a, start_log_a, arrival = _step(given, t, log_a, start_log_a, keep)
         found.append((log_c, log_a, arrival, start_log_a))
     log_c, log_a, arrival, start_log_a = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
-    # padding comes last: what the filter does there is of no account
+    # padding comes last: what the filter computes there is never used
     log_c = log_c.masked_fill(~given.steps, 0.0)
     _check_evidence(log_c)
     return Filtered(log_c, log_a, arrival, None if null is None else start_log_a)

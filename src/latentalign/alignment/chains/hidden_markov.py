@@ -61,19 +61,13 @@ def expected_counts(
         )
     steps = torch.ones(batch, count, dtype=torch.bool, device=emission.device) if steps is None else steps
     check_shapes(sizes, steps=(steps, "B T"))
+    if mask is not None:
+        check_shapes(sizes, mask=(mask, "B S"))
     nowhere = emission.new_zeros(batch, count) if null_emission is None else null_emission * null
     # the largest f of an output is made 1, so that a product of small numbers does not underflow
     peak = torch.maximum(emission.amax(dim=-1), nowhere).clamp_min(torch.finfo(emission.dtype).tiny)  # [B,T]
     f = emission * ((1 - null) / peak)[..., None]
-    if mask is not None:
-        check_shapes(sizes, mask=(mask, "B S"))
-        f = f.masked_fill(~mask[:, None], 0.0)
-    tables = _Tables(
-        (f * steps[..., None]).transpose(0, 1).contiguous(),
-        (nowhere / peak).T.contiguous(),
-        _with_start(transitions, start, batch),
-        steps.T,
-    )
+    tables = _Tables.of(f, nowhere / peak, _with_start(transitions, start, batch), mask, steps)
     memory, real, scale = _forward(tables)
     last = emission.new_ones(batch, positions + 1)
     if end is not None:
@@ -100,10 +94,20 @@ def zero_at(values: Tensor, where: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Tables:
+    """What a sweep reads, step by step in memory."""
+
     f: Tensor  # [T,B,S], 0 at padding and masked positions
     nowhere: Tensor  # [T,B]
     moves: Tensor  # [B,1+S,S]: row 0 is the start
     steps: Tensor  # [T,B]
+
+    @classmethod
+    def of(cls, f: Tensor, nowhere: Tensor, moves: Tensor, mask: Tensor | None, steps: Tensor) -> "_Tables":
+        """From f [B,T,S] and f of outputs from nowhere [B,T]."""
+        if mask is not None:
+            f = f.masked_fill(~mask[:, None], 0.0)
+        by_step = (f * steps[..., None]).transpose(0, 1).contiguous()
+        return cls(by_step, nowhere.T.contiguous(), moves, steps.T)
 
 
 def _with_start(transitions: Tensor, start: Tensor, batch: int) -> Tensor:

@@ -84,7 +84,7 @@ class _LogCumSumExp(torch.autograd.Function):
                 leaf = v.detach().requires_grad_()
                 (slope,) = torch.autograd.grad(leaf.logcumsumexp(dim=-1), leaf, upstream)
             return slope
-        # somebody wants second derivatives: the sum over i ≥ k of upstream_i exp(v_k − sums_i), written out
+        # second derivatives are wanted: the sum over i ≥ k of upstream_i exp(v_k − sums_i), written out
         later = torch.ones(v.shape[-1:] * 2, dtype=torch.bool, device=v.device).triu()
         share = (v[..., :, None] - sums[..., None, :]).masked_fill(~later, LOG_ZERO).exp()
         return (share * upstream[..., None, :]).sum(dim=-1)

@@ -1,7 +1,6 @@
 """Modules that make transitions: learnt jumps, or monotone."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ class Jumps(nn.Module):
         self.scores = nn.Parameter(torch.zeros(2 * width + 1))
 
     def forward(self, positions: int) -> MatrixTransitions:
-        """The transitions between so many positions."""
+        """The transitions between that many positions."""
         return MatrixTransitions(jump_matrix(self.rate * self.scores, positions))
 
 
@@ -50,11 +49,8 @@ class Monotone(nn.Module):
         self.register_buffer("place", torch.empty(()), persistent=False)  # knows the module's device
 
     def forward(self, positions: int) -> MonotoneTransitions:
-        """The transitions between so many positions."""
+        """The transitions between that many positions."""
         return MonotoneTransitions(positions, self.stay, self.place.device)
-
-
-TransitionsName = Literal["jump", "monotone", "strictly-monotone"]
 
 
 def build_transitions(name: str, width: int = 10, *, rate: float = 1.0) -> Jumps | Monotone:

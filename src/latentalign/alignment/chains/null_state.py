@@ -1,7 +1,7 @@
 """Outputs that come from nowhere: a chain with a null state, which remembers the position before.
 
-Two ways, with the same numbers. `with_null` makes an ordinary chain over 2S + 1 states, which can all that a chain can:
-paths, samples, entropies, divergences. `marginalise_with_null` is fast and keeps nothing of the size of pairs.
+Two ways, with the same numbers. `with_null` makes an ordinary chain over 2S + 1 states, which can do all that a chain
+can: paths, samples, entropies, divergences. `marginalise_with_null` is fast and keeps nothing of the size of pairs.
 """
 
 from dataclasses import dataclass
@@ -124,5 +124,5 @@ def f_with_null(log_f: Tensor, null_log_f: Tensor) -> Tensor:
 
 
 def positions_with_null(states: Tensor, positions: int) -> Tensor:
-    """The positions that states of `with_null` over so many positions stand for; −1 from nowhere."""
+    """The positions of states of `with_null`, given the number of positions; −1 from nowhere."""
     return torch.where(states < positions, states, -1)

@@ -1,6 +1,6 @@
 """The categorical alignment: every step has a position of its own, independent of the others.
 
-What a latent has to answer is in `latent.py`, alignments that remember are in `chain.py`, and the continuous families
+What every latent can do is in `latent.py`, alignments that remember are in `chain.py`, and the continuous families
 (Dirichlet, logistic-normal, Gaussian) in `continuous.py`.
 """
 

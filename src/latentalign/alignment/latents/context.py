@@ -20,7 +20,7 @@ _NO_POSITIONS = (
 
 @dataclass(frozen=True)
 class GaussianContext(Normal):
-    """c ~ N(Σ_i a_i x_i, σ²): attention weights a place the mean, and stay an ordinary alignment to look at."""
+    """c ~ N(Σ_i a_i x_i, σ²): the mean is the context of ordinary attention a, from which links are read."""
 
     attention: Categorical  # [B,T,S]
 

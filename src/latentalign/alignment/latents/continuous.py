@@ -59,12 +59,22 @@ def _relaxed_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor
     return unrounded(scores), mask
 
 
-def _discrete_entropy(probs: Tensor) -> Tensor:
-    return torch.special.entr(probs).sum(dim=-1)
+class RelaxedAlignment(ContinuousLatent):
+    """z is a mixture of positions: a point of the simplex over those that are not masked."""
+
+    mask: Tensor  # [B,T,S] bool
+
+    def _sum(self, terms: Tensor) -> Tensor:
+        """Over the real positions: [B,T,S] -> [B,T]."""
+        return zero_where_masked(terms, self.mask).sum(dim=-1)
+
+    def alignment_entropy(self) -> Tensor:
+        """Of the discrete alignment that E[z] implies."""
+        return torch.special.entr(self.mean()).sum(dim=-1)
 
 
 @dataclass(frozen=True)
-class Dirichlet(ContinuousLatent):
+class Dirichlet(RelaxedAlignment):
     """A relaxed alignment: a mixture of positions. Masked positions get exactly 0."""
 
     concentration: Tensor  # [B,T,S]; ignored where masked
@@ -87,15 +97,9 @@ class Dirichlet(ContinuousLatent):
     def _real(self) -> Tensor:
         return zero_where_masked(self.concentration, self.mask)
 
-    def _sum(self, terms: Tensor) -> Tensor:
-        return zero_where_masked(terms, self.mask).sum(dim=-1)
-
     @_in_float32
     def mean(self) -> Tensor:
         return self._real / self._real.sum(dim=-1, keepdim=True)
-
-    def alignment_entropy(self) -> Tensor:
-        return _discrete_entropy(self.mean())
 
     @_in_float32
     def entropy(self) -> Tensor:
@@ -140,7 +144,7 @@ class Dirichlet(ContinuousLatent):
 
 
 @dataclass(frozen=True)
-class LogisticNormal(ContinuousLatent):
+class LogisticNormal(RelaxedAlignment):
     """softmax(u) with u Gaussian, independent over positions: the other relaxed alignment.
 
     softmax forgets a constant added to all of u, so densities live on the differences u_i − u_j. With
@@ -170,9 +174,6 @@ class LogisticNormal(ContinuousLatent):
             raise ConfigError(f"scale: expected numbers above 0, received {scale.min().item():g}; try 1.0")
         return cls(scores, scale, mask)
 
-    def _sum(self, terms: Tensor) -> Tensor:
-        return zero_where_masked(terms, self.mask).sum(dim=-1)
-
     def _square(self, difference: Tensor) -> Tensor:
         # Σ λ v² − (Σ λ v)²/Σ λ, centred first: a difference of squares would drown in a common shift
         precision = self.scale**-2
@@ -187,9 +188,6 @@ class LogisticNormal(ContinuousLatent):
         """E[softmax(u)] to the accuracy of the probit approximation: there is no closed form."""
         shrunk = self.loc / (1 + math.pi / 8 * self.scale**2).sqrt()
         return masked_log_softmax(shrunk, self.mask).exp()
-
-    def alignment_entropy(self) -> Tensor:
-        return _discrete_entropy(self.mean())
 
     @_in_float32
     def kl(self, other: Latent) -> Tensor:
@@ -252,7 +250,7 @@ class Normal(ContinuousLatent):
         )
 
     def alignment_entropy(self) -> Tensor:
-        """A vector aligns to nothing; its differential entropy stands in the diagnostics."""
+        """A vector aligns to nothing: this is its differential entropy."""
         return self.entropy()
 
     @_in_float32

@@ -1,4 +1,4 @@
-"""How the T steps of a latent hang together: each by itself, or as one sequence.
+"""Which of the T steps of a latent depend on each other: none, or all as one sequence.
 
 Objectives return one number a step, [B,T]. Where the steps are independent, a step's number is about that step alone.
 Where they are one sequence, numbers belong to prefixes: what is reported for step t is the increment from the prefix

@@ -1,4 +1,4 @@
-"""What objectives, estimators and predictors ask of a latent variable. Its type answers; nobody asks for the type.
+"""What objectives, estimators and predictors need of a latent variable; they call methods and never test its type.
 
 Batch shape is [B,T]; the event axis (S positions, or D features) is last; samples come first: [K,B,T,…].
 A latent is discrete (z_t is one position: `Categorical`, `Chain`) or continuous (z_t is a mixture or a vector).
@@ -38,11 +38,11 @@ class Latent(ABC):
 
     @property
     def dependence(self) -> Dependence:
-        """How the steps hang together."""
+        """Which steps depend on each other."""
         return IndependentSteps()
 
     def over_steps(self, steps: Tensor) -> "Latent":
-        """The same with a mask over steps [B,T]; it matters only to a latent whose steps hang together."""
+        """The same with a mask over steps [B,T]; it matters only to a latent whose steps depend on each other."""
         return self
 
     @abstractmethod
@@ -243,7 +243,7 @@ class DiscreteLatent(Latent):
 
     @abstractmethod
     def predictive(self, likelihood: Likelihood, *, keep: int | None = None) -> "Categorical":
-        """p(z_t | y_<t) of every step, over its `keep` likeliest positions (all of them unless told)."""
+        """p(z_t | y_<t) of every step, over its `keep` likeliest positions (all of them unless given)."""
 
     @abstractmethod
     def sample(self, samples: int, generator: torch.Generator | None = None) -> Tensor:

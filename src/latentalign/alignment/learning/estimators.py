@@ -111,7 +111,7 @@ class RunningMean(nn.Module, Baseline):
         self.seen = self.decay * self.seen + (1 - self.decay)
         return baseline.to(log_f.dtype)
 
-    __call__ = nn.Module.__call__
+    __call__ = nn.Module.__call__  # not the abstract one of `Baseline`
 
 
 class Estimator(ABC):
@@ -125,7 +125,7 @@ class Estimator(ABC):
         prior: Latent,
         generator: torch.Generator | None = None,
     ) -> Expectation:
-        """Estimate; `prior` is what baselines look at (for hard attention it is `distribution` itself)."""
+        """Estimate; `prior` is for baselines (for hard attention it is `distribution` itself)."""
         return self._estimate(distribution, likelihood, prior, generator)
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Objectives from K importance-weighted samples of q: reweighted wake-sleep and VIMCO.
 
-A weight belongs to what hangs together: to one step of independent steps, to the whole sequence of a chain. There the
+A weight belongs to one step where steps are independent, and to the whole sequence of a chain. There the
 bound of every prefix is computed, and a step reports what it adds; over the steps this is the bound of the sequence.
 """
 

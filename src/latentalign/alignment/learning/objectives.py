@@ -26,7 +26,7 @@ class Objective(ABC):
         return False
 
     predicts_by: ClassVar[str] = "exact"
-    """How a model trained by it predicts unless told otherwise."""
+    """How a model trained by it predicts unless another way is named."""
 
     def __call__(self, problem: AlignmentProblem, *, generator: torch.Generator | None = None) -> Bound:
         """The bound of this objective; `generator` makes its samples repeatable."""

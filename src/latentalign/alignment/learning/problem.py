@@ -13,7 +13,7 @@ from latentalign.alignment.likelihoods.likelihood import Likelihood
 class AlignmentProblem:
     """A prior, a likelihood and (where asked for) a posterior over outputs of shape [B,T].
 
-    `weights` say which outputs count (bool), or how much (float); all of them unless told. What comes after the last
+    `weights` say which outputs count (bool), or how much (float); all of them unless given. What comes after the last
     output that counts is padding: no step of a latent that remembers.
 
     Example:

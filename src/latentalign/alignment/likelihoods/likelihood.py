@@ -139,7 +139,7 @@ class TableLikelihood(Likelihood):
 
 
 class ContextLikelihood(Likelihood):
-    """f reads one context vector Σ_i z_i x_i and one query: attention as everybody knows it.
+    """f reads one context vector Σ_i z_i x_i and one query: ordinary attention.
 
     `values` [B,S,D] and `queries` [B,T,D'] may already be projected: a first layer that is linear in the
     context costs one product per position instead of one per pair, and a mixture of projections is the
@@ -285,6 +285,8 @@ class ContextLikelihood(Likelihood):
 
 
 class _WithoutGraph(Likelihood):
+    """The same numbers as `inner`, computed without a graph: for steps that are not differentiated in f."""
+
     def __init__(self, inner: Likelihood) -> None:
         self.inner = inner
 

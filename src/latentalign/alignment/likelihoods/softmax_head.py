@@ -177,7 +177,7 @@ def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Te
 class _PairLogProb(torch.autograd.Function):
     """Block by block; keeps the probabilities of the first blocks, within a budget, and computes the others again.
 
-    The backward pass leaves out pairs whose upstream gradient is 0: whoever evaluates many and uses few pays for few.
+    The backward pass leaves out pairs whose upstream gradient is 0: of many pairs only those that are used cost.
     Products are in the dtype of `weight`, all else in that of the other inputs.
     """
 
@@ -220,7 +220,7 @@ class _PairLogProb(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         values, queries, weight, bias, value_rows, query_rows, targets, normalizer = ctx.saved_tensors
         with without_autocast(values):
-            if torch.is_grad_enabled():  # somebody wants second derivatives
+            if torch.is_grad_enabled():  # second derivatives are wanted
                 return (*_differentiable_slopes(ctx, upstream), *(None,) * 4)
             activation, kept = ctx.activation, ctx.kept
             slopes = [

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from latentalign.errors import UserError
+from latentalign.task import Log
 from latentalign.text.links import Link, Links, score_links
 from latentalign.text.parallel import read_parallel
 from latentalign.text.symmetrise import decode_links
@@ -25,7 +26,6 @@ from latentalign.translation.bleu import score_texts
 from latentalign.translation.generated.corpus import Example, write_corpus
 from latentalign.wordalign.aligner import Aligner
 
-Log = Callable[[str], None]
 RECIPES = {"soft": "demo", "variational": "demo-variational"}
 PICTURES = 3  # pairs shown as heat maps
 SAMPLES = 8  # sentences shown with both translations
@@ -177,7 +177,7 @@ def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> Iterator[st
         for training in running:
             if training.wait() != 0:
                 raise UserError(
-                    f"demo: training of the {training.name} model failed: {training.last_words}; "
+                    f"demo: training of the {training.name} model failed: {training.last_line}; "
                     f"see {folder / 'runs' / training.name}"
                 )
             yield training.name
@@ -187,7 +187,7 @@ def train_side_by_side(folder: Path, size: DemoSize, *, log: Log) -> Iterator[st
 
 
 class _Training:
-    """A `latentalign train` process whose log lines come out under its name."""
+    """A `latentalign train` process whose log lines are printed under its name."""
 
     def __init__(self, name: str, folder: Path, size: DemoSize, log: Log) -> None:
         self.name = name
@@ -218,7 +218,7 @@ class _Training:
                     log(f"[{self.name}] {line.rstrip()}")
 
     @property
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         return self.lines[-1] if self.lines else "it said nothing"
 
     def wait(self) -> int:

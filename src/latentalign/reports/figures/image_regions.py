@@ -17,7 +17,7 @@ from latentalign.reports.figures.heatmap import check_format, save
 _COLOURS = {"prior": "#1f5fbf", "posterior": "#c23b22"}
 _LABELLED = 0.05  # regions below this probability carry no number
 _MOST_LABELS = 4
-_FADED = 0.72  # how far what nobody looks at fades into white
+_FADED = 0.72  # how far regions of probability 0 fade into white
 
 
 def draw_answer(result: Mapping[str, Any], picture: str | Path, output: str | Path) -> None:
@@ -94,7 +94,7 @@ def _draw_label(
     taken: list[tuple[float, float]],
     size: tuple[int, int],
 ) -> None:
-    """The probability at the first corner of the box where no other label stands."""
+    """The probability at the first corner of the box that has no label yet."""
     width, height = size
     x1, y1, x2, y2 = box
     for x, y, across, up in ((x1, y1, "left", "top"), (x2, y2, "right", "bottom"),

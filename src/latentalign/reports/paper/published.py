@@ -1,4 +1,4 @@
-"""Figures that were published for these models, to stand beside ours. By task, then by the name of a row."""
+"""Figures that were published for these models, to compare ours with. By task, then by the name of a row."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its head, and its text for a row. Numbers stand on the right."""
+    """A column of a table: its head, and its text for a row. Numbers are aligned right."""
 
     head: str
     text: Callable[[Row], str]

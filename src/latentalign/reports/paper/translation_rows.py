@@ -40,7 +40,7 @@ def _relaxed(name: str, alignment: Any, label: str) -> RowSpec:
 
 
 def _gaussian_context() -> RowSpec:
-    """Soft attention places the mean first (its noise stands still), then q learns alone, then both."""
+    """Soft attention places the mean first (its noise is not trained), then q learns alone, then both."""
     return RowSpec(
         "gaussian-context",
         "variational",

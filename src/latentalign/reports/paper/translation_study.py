@@ -65,7 +65,7 @@ def _rows_with_cost(grid: Grid, cell: Cell, folder: Path) -> Parts:
 
 
 def _trained(grid: Grid, cell: Cell, folder: Path) -> Parts:
-    """Figures look at the weights themselves; there is nothing to measure for a single cell."""
+    """A figure is drawn from the weights themselves: there is nothing to measure for a single cell."""
     return {"rows": [describe(grid, cell, folder)]}
 
 

@@ -47,7 +47,7 @@ class AfterEachStep(Callback):
         self.signals = signals
         self.resume_hint = resume_hint
         self.metrics = Metrics(folder / "metrics.jsonl")
-        self.learning = ValidationState(rate=config.learning_rate)
+        self.validation = ValidationState(rate=config.learning_rate)
         self.rate = config.learning_rate  # of the newest update
         self.inference = config.inference
         self.seconds_before = 0.0  # of training, in earlier sessions
@@ -64,7 +64,7 @@ class AfterEachStep(Callback):
         self._started = self._saved_at = time.perf_counter()
         self.signals.install()  # lightning has just taken SIGTERM for itself
         if self.config.threads is not None:
-            torch.set_num_threads(self.config.threads)  # a launcher may have had ideas of its own
+            torch.set_num_threads(self.config.threads)  # a launcher may have set another number
         if self.inference is None:
             self.inference = natural_inference(
                 pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)
@@ -82,7 +82,7 @@ class AfterEachStep(Callback):
         share = share_of_rate(
             self.config, step=pl_module.step + 1, position=batch.start, total=pl_module.schedule.total
         )
-        self.rate = self.learning.rate * share
+        self.rate = self.validation.rate * share
         set_rate(pl_module, self.rate)
 
     def on_train_batch_end(
@@ -142,20 +142,20 @@ class AfterEachStep(Callback):
             with_posterior=module.phase.needs_posterior,  # before that q is untrained, and costs an enumeration
             world=module.world,
         )
-        verdict = self.learning.judge(
+        verdict = self.validation.judge(
             results, phase=module.phase, schedule=module.schedule, step=module.step, config=self.config
         )
         if not math.isfinite(monitored(results, module.phase)):
             self.say(f"step {module.step}: validation is not finite; these weights are not kept")
         if verdict.stops:
-            self.learning.stopped = trainer.should_stop = True
+            self.validation.stopped = trainer.should_stop = True
         record = {
             "step": module.step,
             "epoch": round(batch.end, 6),
             "phase": module.phase.name,
             "split": "valid",
             **results,
-            "learning_rate": self.learning.rate if verdict.lowers_rate else self.rate,
+            "learning_rate": self.validation.rate if verdict.lowers_rate else self.rate,
             "best": verdict.is_best,
             "training_seconds": round(self.seconds, 3),
         }
@@ -182,7 +182,7 @@ class AfterEachStep(Callback):
         ]
         notes = [
             "best" if record["best"] else "",
-            f"learning rate lowered to {self.learning.rate:g}" if lowered else "",
+            f"learning rate lowered to {self.validation.rate:g}" if lowered else "",
             "no improvement for long enough: training ends" if stops else "",
         ]
         line = f"epoch {record['epoch']:.2f}, step {record['step']}: valid {', '.join(shown)}"
@@ -193,16 +193,16 @@ class AfterEachStep(Callback):
         trainer.save_checkpoint(checkpoint_path(self.folder, module.step), weights_only=False)
         self._saved_at = time.perf_counter()
         if trainer.is_global_zero:
-            prune(self.folder, keep=self.config.checkpoint.keep, best_step=self.learning.best_step)
+            prune(self.folder, keep=self.config.checkpoint.keep, best_step=self.validation.best_step)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        checkpoint["learning"] = self.learning.state()
+        checkpoint["learning"] = self.validation.state()
         checkpoint["clock"] = {"seconds": self.seconds, "tokens": self.tokens + pl_module.outputs_since()}
         checkpoint["inference"] = self.inference
         checkpoint["examples"] = len(pl_module.stream.dataset)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        self.learning.restore(checkpoint["learning"], self.config)
+        self.validation.restore(checkpoint["learning"], self.config)
         self.seconds_before = checkpoint["clock"]["seconds"]
         self.tokens = checkpoint["clock"]["tokens"]
         self.inference = self.inference or checkpoint["inference"]

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.learning.estimators import Enumerate, Pathwise
 from latentalign.alignment.learning.objectives import Elbo
 from latentalign.alignment.likelihoods.likelihood import TableLikelihood
-from latentalign.alignment.prediction import Exact, Predictor
+from latentalign.alignment.prediction import Predictor
 from latentalign.alignment.registry import parse_inference
 from latentalign.errors import UserError
 from latentalign.task import Dataset
@@ -22,7 +22,7 @@ from latentalign.training.loop.randomness import derive_seed, seeded
 from latentalign.training.recipe.schedule import Schedule
 from latentalign.training.run.processes import World, gather
 
-Progress = Callable[[int, int], None]  # batches done, and of how many
+BatchProgress = Callable[[int, int], None]  # batches done, and of how many
 RELAXED_INFERENCE = "sample:20"
 MOST = 10_000  # samples, or positions of kmax
 
@@ -39,7 +39,7 @@ def find_predictor(inference: str) -> Predictor:
 
 
 def natural_inference(schedule: Schedule, prior: Any) -> str:
-    """How a model trained by this schedule predicts unless told otherwise: as its last objective does."""
+    """How a model trained by this schedule predicts unless another way is named: as its last objective does."""
     if not prior.is_discrete:
         return RELAXED_INFERENCE
     last = [phase for phase in schedule.reached if phase.trains_theta] or [schedule.last]
@@ -67,12 +67,12 @@ def evaluate_model(
     seed: int = 0,
     with_posterior: bool | None = None,
     world: World | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: BatchProgress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Averages over the dataset's outputs: nll, ppl, prior_entropy; elbo and kl with an inference network.
 
     Several processes share the batches and all of them get the answer. Sampling is seeded by batch: the result does
-    not depend on how many processes there are or on what ran before. `progress` hears of every batch.
+    not depend on how many processes there are or on what ran before. `progress` is called at every batch.
     """
     started = time.perf_counter()
     device = device or torch.device("cpu")
@@ -107,26 +107,29 @@ def evaluate_model(
         model.train(was_training)
     if world.size > 1:  # one process that measures by itself must not wait for the others
         sums, counts = _over_ranks(sums, counts)
-    return _averages(sums, counts, inference, time.perf_counter() - started)
+    return averages(sums, counts, inference, time.perf_counter() - started)
 
 
-def _add_bounds(sums: dict[str, float], problem: Any, predictor: Any, generator: torch.Generator) -> None:
+def _add_bounds(
+    sums: dict[str, float], problem: Any, predictor: Predictor, generator: torch.Generator
+) -> None:
     prior, likelihood, posterior = problem.prior, problem.likelihood, problem.posterior
-    if isinstance(predictor, Exact) and posterior is not None and prior.is_discrete:
+    if predictor.enumerates and posterior is not None and prior.is_discrete:
         # the exact marginal and the enumerated bound need the same table of log f: compute it once
         likelihood = TableLikelihood(likelihood.everywhere(prior.support))
     weights = problem.weights.double()  # [B,T]
     sums["outputs"] += float(weights.sum())
-    sums["nll"] -= _total(predictor.log_likelihood(prior, likelihood, generator=generator), weights)
-    sums["prior_entropy"] += _total(prior.alignment_entropy(), weights)
+    sums["nll"] -= weighted_total(predictor.log_likelihood(prior, likelihood, generator=generator), weights)
+    sums["prior_entropy"] += weighted_total(prior.alignment_entropy(), weights)
     if posterior is not None:
         estimator = Enumerate() if posterior.is_discrete else Pathwise()
         bound = Elbo(estimator)(replace(problem, likelihood=likelihood), generator=generator)
-        sums["elbo"] += _total(bound.value, weights)
-        sums["kl"] += _total(bound.kl, weights)
+        sums["elbo"] += weighted_total(bound.value, weights)
+        sums["kl"] += weighted_total(bound.kl, weights)
 
 
-def _total(values: Tensor, weights: Tensor) -> float:
+def weighted_total(values: Tensor, weights: Tensor) -> float:
+    """Σ w·v in double precision, where w = 0 wins over whatever v is there."""
     return float(torch.where(weights > 0, values.double() * weights, torch.zeros_like(weights)).sum())
 
 
@@ -141,9 +144,10 @@ def _over_ranks(
     return totals
 
 
-def _averages(
-    sums: dict[str, float], counts: dict[str, float], inference: str, seconds: float
+def averages(
+    sums: Mapping[str, float], counts: Mapping[str, float], inference: str, seconds: float
 ) -> dict[str, Any]:
+    """What `evaluate` reports, by sums over outputs; measures of the task's own have counts of their own."""
     outputs = sums["outputs"]
     if outputs <= 0:
         raise UserError("data: no outputs to measure; expected at least one example")

@@ -43,7 +43,7 @@ def build_trainer(
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = world.size // devices
     if config.deterministic:
-        # filling memory that nobody reads would cost time
+        # filling memory that is never read would cost time
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     with quiet():
         return Trainer(

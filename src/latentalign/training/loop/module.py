@@ -51,7 +51,7 @@ class AlignmentModule(LightningModule):
         self.place = Place()  # the next step to take
         self.step = 0  # updates made
         self.position = 0.0  # epochs seen
-        self.stream = stream  # told where to start when a checkpoint is loaded
+        self.stream = stream  # its start is set when a checkpoint is loaded
         self.totals: Tensor | None = None  # [len(TOTALS)], since the last time they were taken
         self.gradient_norm = 0.0
         self._generator: torch.Generator | None = None
@@ -83,7 +83,7 @@ class AlignmentModule(LightningModule):
             loss, _ = self.measure(step.shares[0], self.seed_step(0))
             gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         except NonFiniteError:
-            return False  # the step itself will tell
+            return False  # the step itself reports it
         finally:
             self.objectives.load_state_dict(before)
         return any(gradient is None for gradient in gradients)
@@ -134,7 +134,7 @@ class AlignmentModule(LightningModule):
         generator = self.seed_step(number)
         try:
             loss, totals = self.measure(step.shares[number], generator)
-        except NonFiniteError:  # the core refuses to go on; the other processes have to hear of it, too
+        except NonFiniteError:  # the core refuses to go on; the other processes have to stop, too
             loss = totals = torch.full((len(TOTALS),), torch.nan, device=self.device)
         totals = sum_over_ranks(totals)
         self._check(totals, step)

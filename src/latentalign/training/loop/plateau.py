@@ -1,6 +1,6 @@
 """What validation decides: which weights are the best, when the rate is lowered, and when to stop."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from latentalign.training.recipe.schedule import Phase, Schedule
@@ -31,7 +31,6 @@ class ValidationState:
     best_step: int = 0
     waiting_to_lower: int = 0
     waiting_to_stop: int = 0
-    validations: int = 0
     stopped: bool = False  # early
 
     def __post_init__(self) -> None:
@@ -44,7 +43,6 @@ class ValidationState:
         if phase.number != self.phase:
             self.phase, self.best = phase.number, float("inf")
             self.waiting_to_lower = self.waiting_to_stop = 0
-        self.validations += 1
         value = monitored(results, phase)
         is_best, improved = value <= self.best, value < self.best
         if is_best:
@@ -65,8 +63,8 @@ class ValidationState:
 
     def restore(self, state: dict[str, Any], config: TrainingConfig) -> None:
         """Go on from a checkpoint; a learning rate that was changed in the recipe since counts from now on."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        for item in fields(self):  # earlier versions kept more
+            setattr(self, item.name, state.get(item.name, getattr(self, item.name)))
         self.stopped = False
         if self.first_rate != config.learning_rate:
             self.rate = self.first_rate = config.learning_rate

@@ -10,7 +10,7 @@ from latentalign.training.recipe.sections import CosineDecay, InverseSqrtDecay, 
 
 
 def share_of_rate(config: TrainingConfig, *, step: int, position: float, total: float) -> float:
-    """The share of the rate that update number `step` (from 1) takes, at a position of so many epochs in all."""
+    """The share of the rate that update number `step` (from 1) takes, at a position in epochs of `total`."""
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     match config.decay:
         case InverseSqrtDecay():
@@ -23,7 +23,7 @@ def share_of_rate(config: TrainingConfig, *, step: int, position: float, total: 
 
 
 def warnings_of(config: TrainingConfig, *, steps: float) -> list[str]:
-    """What is odd about the rates of a training of so many updates, a line each."""
+    """Warnings about the rates of a training of `steps` updates, a line each."""
     if config.warmup_steps < steps:
         return []
     return [

@@ -19,7 +19,7 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
-        """Take the signals; may be called again after somebody else took them."""
+        """Take the signals; may be called again after other code took them."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -27,7 +27,7 @@ class Signals:
             self._before.setdefault(number, before)
 
     def restore(self) -> None:
-        """Give the signals back to whoever had them first."""
+        """Put the first handlers back."""
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._before.items():
                 signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -7,7 +7,7 @@ from typing import Any
 from latentalign.errors import UserError
 from latentalign.training.recipe.yaml_values import parse_yaml
 
-Settings = Iterable[str] | Mapping[str, Any]  # `a.b=c` as on the command line, or {"a.b": c}
+Overrides = Iterable[str] | Mapping[str, Any]  # `a.b=c` as on the command line, or {"a.b": c}
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def apply_settings(values: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def apply_settings(values: dict[str, Any], settings: Overrides) -> dict[str, Any]:
     """Put settings on top of the values, the last one last.
 
     Example:

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 import latentalign
 from latentalign.errors import UserError
-from latentalign.training.recipe.overrides import Settings, apply_settings, merge
+from latentalign.training.recipe.check_section import check_section
+from latentalign.training.recipe.overrides import Overrides, apply_settings, merge
 from latentalign.training.recipe.sections import PhaseConfig, RecipeConfig, TrainingConfig
 from latentalign.training.recipe.tasks import find_sections, find_task
-from latentalign.training.recipe.validation import validate
 from latentalign.training.recipe.yaml_values import check_plain, read_yaml
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ def read_recipe(path: Path, *, _seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 def build_recipe(values: Mapping[str, Any], *, place: str = "recipe") -> Recipe:
     """Check the values and give them types."""
     check_plain(values, place)
-    top = validate(RecipeConfig, values, place=place)
+    top = check_section(RecipeConfig, values, place=place)
     data, model = find_sections(top.task)
     return Recipe(
-        data=validate(data, top.data, place=place, prefix=("data",)),
-        model=validate(model, top.model, place=place, prefix=("model",)),
+        data=check_section(data, top.data, place=place, prefix=("data",)),
+        model=check_section(model, top.model, place=place, prefix=("model",)),
         task=find_task(top.task),
         seed=top.seed,
         objective=top.objective,
@@ -113,7 +113,7 @@ def build_recipe(values: Mapping[str, Any], *, place: str = "recipe") -> Recipe:
     )
 
 
-def load_recipe(name: str | Path, settings: Settings = ()) -> Recipe:
+def load_recipe(name: str | Path, settings: Overrides = ()) -> Recipe:
     """A recipe by path or name, with settings on top."""
     path = find_recipe(name)
     return build_recipe(apply_settings(read_recipe(path), settings), place=str(path))

@@ -82,7 +82,7 @@ def build_schedule(
     the schedule does.
     """
     listed = list(phases) or [PhaseConfig(objective=objective)]
-    if phases:  # the schedule takes the objective's place, but a mistyped one is told all the same
+    if phases:  # the schedule takes the objective's place, but a mistyped one is still refused
         _build_phase(0, PhaseConfig(objective=objective), 0.0, math.inf, in_list=False)
     for number, phase in enumerate(listed[:-1]):
         if phase.epochs is None:

@@ -1,7 +1,14 @@
-"""Tasks by name, imported when they are asked for."""
+"""Tasks by name, imported when they are asked for.
+
+A task's module ends with `TASK`. Where there is a module `config` beside it, that ends with `SECTIONS`, the models of
+the recipe's `data:` and `model:`: it needs no torch, so that a mistyped key is found at once.
+"""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from latentalign.errors import UserError, hint_at
 
@@ -15,12 +22,6 @@ TASKS: dict[str, str] = {
     "memory": "latentalign.memory.task",
     "gaussian": "latentalign.gaussian.task",
 }
-# where a task's sections of the recipe are, so that a mistyped key is told before torch is imported
-SECTIONS: dict[str, tuple[str, str, str]] = {
-    "translation": ("latentalign.translation.config", "DataConfig", "ModelConfig"),
-    "vqa": ("latentalign.vqa.config", "VqaDataConfig", "VqaModelConfig"),
-    "memory": ("latentalign.memory.config", "MemoryDataConfig", "MemoryModelConfig"),
-}
 
 
 def find_task(name: str) -> "Task":
@@ -30,15 +31,15 @@ def find_task(name: str) -> "Task":
     return found
 
 
-def find_sections(name: str) -> tuple[Any, Any]:
+def find_sections(name: str) -> tuple[type[BaseModel], type[BaseModel]]:
     """What a task's `data:` and `model:` may say."""
     _check(name)
-    if name not in SECTIONS:
+    beside = f"{TASKS[name].rpartition('.')[0]}.config"
+    if find_spec(beside) is None:
         task = find_task(name)
         return task.DataConfig, task.ModelConfig
-    place, data, model = SECTIONS[name]
-    module = importlib.import_module(place)
-    return getattr(module, data), getattr(module, model)
+    found: tuple[type[BaseModel], type[BaseModel]] = importlib.import_module(beside).SECTIONS
+    return found
 
 
 def _check(name: str) -> None:

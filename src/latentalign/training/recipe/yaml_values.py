@@ -18,7 +18,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that reads 1e-3 as a number, as everybody means it, and refuses a key given twice."""
+    """Safe YAML that reads 1e-3 as a number and refuses a key given twice."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
         self._check_depth(self.flow_level)
@@ -29,7 +29,7 @@ class _Loader(yaml.SafeLoader):
         return bool(super().add_indent(column))
 
     def _check_depth(self, depth: int) -> None:
-        # the parser calls itself for every level, and takes a square of them to look for keys
+        # the parser recurses at every level, and its search for keys takes time that grows with the square
         if depth > 2 * DEEPEST:
             raise yaml.scanner.ScannerError(
                 None, None, f"found more than {2 * DEEPEST} levels", self.get_mark()
@@ -82,7 +82,7 @@ def parse_yaml(text: str, place: str) -> Any:
     except RecursionError:
         raise UserError(f"{place}: expected YAML of at most {DEEPEST} levels, found many more") from None
     except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
-        # what PyYAML's own readers of dates, numbers and the like stumble over
+        # raised by PyYAML's own readers of dates, numbers and the like
         raise UserError(
             f"{place}: expected YAML, found a value that is none ({one_line(str(error))})"
         ) from None
@@ -91,7 +91,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
 
 def check_plain(values: Any, place: str) -> None:
-    """Refuse values that no setting can have, wherever they stand."""
+    """Refuse values that no setting can have, at any depth."""
     waiting: list[tuple[str, Any, int]] = [("", values, 0)]
     count = 0
     while waiting:

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from latentalign.files import write_atomic
+from latentalign.files import sha256_of, write_atomic
 
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.ckpt")
-_CHUNK = 2**22
 
 
 class DamagedCheckpoint(Exception):
@@ -26,7 +25,7 @@ class DamagedCheckpoint(Exception):
 
 
 class VerifiedCheckpoints(CheckpointIO):
-    """Lightning's door to the disk: `step-000000120.ckpt` becomes `step-000000120-<checksum>.ckpt`."""
+    """How lightning writes and reads checkpoints: `step-000000120.ckpt` becomes `step-000000120-<checksum>.ckpt`."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
@@ -53,14 +52,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     match = NAME.fullmatch(path.name)
     if match is None:
         raise DamagedCheckpoint("its name carries no checksum")
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
+        digest = sha256_of(path)
     except OSError as error:
         raise DamagedCheckpoint(f"it cannot be read ({error.strerror})") from None
-    if digest.hexdigest()[:16] != match[2]:
+    if digest[:16] != match[2]:
         raise DamagedCheckpoint("its checksum does not fit its content")
     try:
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -100,7 +96,7 @@ def set_aside_after(run: Path, good: Path | None) -> None:
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Where lightning is told to save; the checksum joins the name on the way to the disk."""
+    """The path given to lightning; `VerifiedCheckpoints` adds the checksum to the name."""
     return run / FOLDER / f"step-{step:09d}.ckpt"
 
 

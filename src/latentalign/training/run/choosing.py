@@ -1,9 +1,9 @@
-"""Which recipe is trained into which folder; nothing here needs torch, so that a mistake is told at once."""
+"""Which recipe is trained into which folder; nothing here needs torch, so that a mistake is found at once."""
 
 from pathlib import Path
 
 from latentalign.errors import UserError
-from latentalign.training.recipe.overrides import Settings
+from latentalign.training.recipe.overrides import Overrides
 from latentalign.training.recipe.recipes import Recipe, find_recipe, load_recipe
 from latentalign.training.run.config_file import load_resumed
 
@@ -13,7 +13,7 @@ def choose_run(
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
-    settings: Settings = (),
+    settings: Overrides = (),
     overwrite: bool = False,
 ) -> tuple[Recipe, Path]:
     """The recipe to train and the folder to train it into."""

@@ -7,7 +7,7 @@ import yaml
 
 from latentalign.errors import UserError
 from latentalign.files import write_atomic
-from latentalign.training.recipe.overrides import Settings, apply_settings
+from latentalign.training.recipe.overrides import Overrides, apply_settings
 from latentalign.training.recipe.recipes import Recipe, build_recipe
 from latentalign.training.recipe.yaml_values import read_yaml
 
@@ -45,7 +45,7 @@ def build_stored_recipe(values: dict[str, Any], *, place: str) -> Recipe:
     return build_recipe(values, place=place)
 
 
-def load_resumed(folder: Path, settings: Settings, given: Recipe | None = None) -> Recipe:
+def load_resumed(folder: Path, settings: Overrides, given: Recipe | None = None) -> Recipe:
     """The recipe of a run to go on with; only `training` may be set anew, and a recipe that is given must agree."""
     before = load_config(folder)
     if given is not None:

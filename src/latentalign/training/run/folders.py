@@ -98,7 +98,7 @@ def begin(
 
 
 def _appear(folder: Path, draft: Path) -> None:
-    """Give the draft its name, unless somebody else was faster."""
+    """Give the draft its name, unless another process was faster."""
     try:
         os.rename(draft, folder)  # an empty folder may be there
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Opening a run: the first process makes or checks the folder, the others take its word."""
+"""Opening a run: the first process makes or checks the folder and tells the others what it found."""
 
 import errno
 from collections.abc import Callable
@@ -49,61 +49,30 @@ def open_run(
 
     The trial is made with the prepared data; what it refuses leaves everything as it was.
     """
+    opening = _Opening(recipe, folder, trial, world, log, stack)
     opened: Opened | None = None
     problem: UserError | None = None
     if world.is_first:
         try:
-            if resume and folder.is_dir() and any(folder.iterdir()):
-                opened = _continue(recipe, folder, trial, world, log, stack)
-            else:
-                opened = _begin(recipe, folder, overwrite, trial, world, log, stack)
+            exists = resume and folder.is_dir() and any(folder.iterdir())
+            opened = opening.resume() if exists else opening.begin(overwrite=overwrite)
         except UserError as error:
             problem = error
         except OSError as error:
             if error.errno not in DISK_ERRORS:
                 raise
             problem = UserError(f"{error.filename or folder}: cannot be written ({error.strerror})")
-    word = agree(_word(opened, problem))
+    said = agree(_message(opened, problem))
     if problem is not None:
         raise problem
-    if word["problem"] is not None:
-        told = TrainingStopped(word["problem"])
-        told.is_told = True
-        raise told
-    return opened or _join(recipe, folder, word, world, log, stack)
+    if said["problem"] is not None:
+        stopped = TrainingStopped(said["problem"])
+        stopped.is_reported = True
+        raise stopped
+    return opened or opening.join(said)
 
 
-def _begin(
-    recipe: Recipe,
-    folder: Path,
-    overwrite: bool,
-    trial: Callable[[Any], None],
-    world: World,
-    log: RunLog,
-    stack: ExitStack,
-) -> Opened:
-    """A new run."""
-    prepared = begin(
-        recipe, folder, overwrite=overwrite, trial=trial, log=log, world_size=world.size, stack=stack
-    )
-    log.open(folder / "log.txt")
-    return Opened(prepared)
-
-
-def _join(
-    recipe: Recipe, folder: Path, word: dict[str, Any], world: World, log: RunLog, stack: ExitStack
-) -> Opened:
-    """The run that the first process has opened, for the others."""
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: process {world.rank} does not see the run folder; all machines must share it"
-        )
-    prepared = stack.enter_context(prepare_again(recipe, folder, log))
-    checkpoint = Path(word["checkpoint"]) if word["checkpoint"] else None
-    return Opened(prepared, checkpoint, word["is_complete"])
-
-
-def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
+def _message(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
     """What the first process tells the others."""
     checkpoint = opened.checkpoint if opened else None
     return {
@@ -113,42 +82,76 @@ def _word(opened: Opened | None, problem: UserError | None) -> dict[str, Any]:
     }
 
 
-def _continue(
-    recipe: Recipe,
-    folder: Path,
-    trial: Callable[[Any], None],
-    world: World,
-    log: RunLog,
-    stack: ExitStack,
-) -> Opened:
-    before = load_config(folder)  # a folder that is not a run is refused before anything is written into it
-    marker = read_marker(folder)
-    if marker is not None:
-        verify_parts(folder, marker, recipe.resolved())
-    stack.enter_context(hold(folder))
-    log.open(folder / "log.txt")
-    good = newest_good(folder, log)
-    set_aside_after(folder, good[0] if good else None)
-    prepared = stack.enter_context(prepare_again(recipe, folder, log))
-    if good is not None and good[1]["examples"] != len(prepared.train):
-        raise UserError(
-            f"{folder}: the run began with {good[1]['examples']} training examples, now there are "
-            f"{len(prepared.train)}; it cannot be resumed with other data"
+@dataclass(frozen=True)
+class _Opening:
+    """The three ways to open a run; fields as the arguments of `open_run`."""
+
+    recipe: Recipe
+    folder: Path
+    trial: Callable[[Any], None]
+    world: World
+    log: RunLog
+    stack: ExitStack
+
+    def begin(self, *, overwrite: bool) -> Opened:
+        """A new run."""
+        prepared = begin(
+            self.recipe,
+            self.folder,
+            overwrite=overwrite,
+            trial=self.trial,
+            log=self.log,
+            world_size=self.world.size,
+            stack=self.stack,
         )
-    if marker is not None:
-        verify_data(folder, marker, prepared)
-    trial(prepared)
-    if differences := note_environment(recipe, folder, world.size):
-        log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
-    if before.resolved() != recipe.resolved():
-        save_config(recipe, folder)
-    if good is None:
-        log(f"{folder}: no good checkpoint yet; training starts at the beginning")
+        self.log.open(self.folder / "log.txt")
         return Opened(prepared)
-    path, content = good
-    place = content["place"]
-    log(f"resumed from {path.name}: epoch {place['position']:.2f}, step {place['step']}")
-    return Opened(prepared, path, _is_complete(content, schedule_of(recipe).total, recipe.training))
+
+    def join(self, said: dict[str, Any]) -> Opened:
+        """The run that the first process has opened, for the others."""
+        if not self.folder.is_dir():
+            raise UserError(
+                f"{self.folder}: process {self.world.rank} does not see the run folder; all machines must share it"
+            )
+        checkpoint = Path(said["checkpoint"]) if said["checkpoint"] else None
+        return Opened(self._prepare_again(), checkpoint, said["is_complete"])
+
+    def resume(self) -> Opened:
+        """A run that was begun before."""
+        recipe, folder, log = self.recipe, self.folder, self.log
+        before = load_config(
+            folder
+        )  # a folder that is not a run is refused before anything is written into it
+        marker = read_marker(folder)
+        if marker is not None:
+            verify_parts(folder, marker, recipe.resolved())
+        self.stack.enter_context(hold(folder))
+        log.open(folder / "log.txt")
+        good = newest_good(folder, log)
+        set_aside_after(folder, good[0] if good else None)
+        prepared = self._prepare_again()
+        if good is not None and good[1]["examples"] != len(prepared.train):
+            raise UserError(
+                f"{folder}: the run began with {good[1]['examples']} training examples, now there are "
+                f"{len(prepared.train)}; it cannot be resumed with other data"
+            )
+        if marker is not None:
+            verify_data(folder, marker, prepared)
+        self.trial(prepared)
+        if differences := note_environment(recipe, folder, self.world.size):
+            log(f"conditions differ from the run's beginning ({', '.join(differences)}): results may differ")
+        if before.resolved() != recipe.resolved():
+            save_config(recipe, folder)
+        if good is None:
+            log(f"{folder}: no good checkpoint yet; training starts at the beginning")
+            return Opened(prepared)
+        path, content = good
+        place = content["place"]
+        log(f"resumed from {path.name}: epoch {place['position']:.2f}, step {place['step']}")
+        return Opened(prepared, path, _is_complete(content, schedule_of(recipe).total, recipe.training))
+
+    def _prepare_again(self) -> Any:
+        return self.stack.enter_context(prepare_again(self.recipe, self.folder, self.log))
 
 
 def _is_complete(content: dict[str, Any], total: float, config: TrainingConfig) -> bool:

@@ -1,4 +1,4 @@
-"""Several processes: who am I, and sums over everybody."""
+"""Several processes: which one this is, and what they sum up and agree on."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-_WORD = "LATENTALIGN_FIRST_PROCESS_SAYS"
+_MESSAGE = "LATENTALIGN_FIRST_PROCESS_SAYS"
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,13 @@ def close_group() -> None:
 def agree(value: Any) -> Any:
     """What the first process says, on every process.
 
-    Processes that lightning starts come later than the first one's word: they find it in their environment.
+    Lightning starts the other processes after the first has said it: they find it in their environment.
     """
     if is_active():
         box = [value]
         distributed.broadcast_object_list(box, src=0)
         return box[0]
     if started_by_lightning():
-        return json.loads(os.environ[_WORD])
-    os.environ[_WORD] = json.dumps(value)
+        return json.loads(os.environ[_MESSAGE])
+    os.environ[_MESSAGE] = json.dumps(value)
     return value

@@ -12,10 +12,7 @@ from latentalign.training.run.checkpoints import list_checkpoints
 
 
 class TrainingStopped(UserError):
-    """Training ended early; the run folder can be resumed. `code` is the exit code of the command."""
-
-    code = 2
-    is_told = False  # on a process that leaves the telling to the first
+    """Training ended early; the run folder can be resumed."""
 
 
 class Interrupted(TrainingStopped):
@@ -24,7 +21,7 @@ class Interrupted(TrainingStopped):
     code = 75
 
 
-class WorkerLost(TrainingStopped):
+class ProcessLost(TrainingStopped):
     """Another process of the run went away."""
 
     code = 69
@@ -74,15 +71,15 @@ def name_the_batch(error: NonFinite, dataset: Any, folder: Path) -> None:
     )
 
 
-def is_lost_worker(error: RuntimeError) -> bool:
+def is_lost_process(error: RuntimeError) -> bool:
     """Whether an error of torch means that another process went away."""
     return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in _SIGNS)
 
 
-def worker_failure(error: RuntimeError, folder: Path, *, step: int) -> WorkerLost:
+def process_failure(error: RuntimeError, folder: Path, *, step: int) -> ProcessLost:
     """Another process of the run is gone."""
     reason = " ".join(str(error).split())[:160]
-    return WorkerLost(
+    return ProcessLost(
         f"step {step}: another process of the run was lost ({reason}); {last_good(folder)}; "
         f"start all processes again with --resume {shlex.quote(str(folder))}"
     )

@@ -23,7 +23,7 @@ _SUMS = "latentalign"  # the entry of the model file that holds its checksums
 def save_model(model: nn.Module, folder: Path) -> None:
     """Write the weights, whole or not at all. Weights that share memory are written once.
 
-    Beside them stand a checksum of their own and one of the files they were trained with.
+    The file also holds a checksum of the weights and one of the files they were trained with.
     """
     tensors: dict[str, torch.Tensor] = {}
     seen: dict[int, str] = {}

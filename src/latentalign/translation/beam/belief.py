@@ -16,7 +16,7 @@ from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
 class Filter:
     """What a step knew before its word was chosen; N rows, one for each hypothesis."""
 
-    shares: Tensor  # [N,K] π at the positions that were mixed
+    shares: Tensor  # [N,K] π at the positions that were summed over
     positions: Tensor  # [N,K]
     log_normalizers: Tensor  # [N,K] of f, +inf where it was not evaluated because it hardly mattered
     queries: Tensor  # [N,H]
@@ -39,7 +39,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Unobserved:
-    """p(z = i) of a hypothesis whose words say nothing about it: soft attention looks at the mean of the prior."""
+    """p(z = i) of a hypothesis whose words say nothing about it: soft attention reads the mean of the prior."""
 
     shares: Tensor  # [N,S]
 

@@ -9,7 +9,7 @@ from latentalign.alignment.latents.latent import Latent
 from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.prediction import Predictor
 from latentalign.translation.beam.belief import Filter, Unobserved
-from latentalign.translation.beam.mixture import Mixture, mix_everywhere, mix_where_needed
+from latentalign.translation.beam.position_pruning import PositionSums, sum_everywhere, sum_where_needed
 from latentalign.translation.beam.search import BeamStatus, Scores
 from latentalign.translation.data.tokenizer import END, NEVER, START
 from latentalign.translation.network.encoder_decoder import DecoderState, Memory
@@ -62,11 +62,11 @@ class PredictiveDecoder:
         weights, positions = shares.sort(dim=-1, descending=True)
         most = int((shares > 0).sum(-1).max())
         weights, positions = weights[..., :most], positions[..., :most]
-        mixture = self._mix(likelihood, weights, positions, beam)
-        if mixture.log_normalizers is None:
-            return mixture.scores, SearchState(decoder)
-        fields = (weights, positions, mixture.log_normalizers, queries)
-        return mixture.scores, SearchState(decoder, Filter(*(field.flatten(0, 1) for field in fields)))
+        sums = self._sum(likelihood, weights, positions, beam)
+        if sums.log_normalizers is None:
+            return sums.scores, SearchState(decoder)
+        fields = (weights, positions, sums.log_normalizers, queries)
+        return sums.scores, SearchState(decoder, Filter(*(field.flatten(0, 1) for field in fields)))
 
     def read(self, memory: Memory, state: SearchState, tokens: Tensor) -> tuple[Latent, Tensor, DecoderState]:
         """Read `tokens` [A,W]: the distribution of the next alignment, the query and the decoder's state."""
@@ -83,13 +83,13 @@ class PredictiveDecoder:
         shares = self.predictor.shares(discrete, likelihood, generator=self.generator)
         return shares if shares is None or shares.dtype == torch.float64 else shares.float()
 
-    def _mix(
+    def _sum(
         self, likelihood: ContextLikelihood, weights: Tensor, positions: Tensor, beam: BeamStatus
-    ) -> Mixture:
+    ) -> PositionSums:
         normalizers = self.model.remembers
         if self.tolerance <= 0:
-            return mix_everywhere(likelihood, weights, positions, beam, normalizers=normalizers)
-        return mix_where_needed(
+            return sum_everywhere(likelihood, weights, positions, beam, normalizers=normalizers)
+        return sum_where_needed(
             likelihood,
             weights,
             positions,

@@ -62,7 +62,7 @@ class BeamStatus:
 
 @dataclass(frozen=True)
 class Scores:
-    """Next-token scores as the model has them at hand, so that nobody copies [N,V] only to take a logarithm.
+    """Next-token scores in the form that the model computes, so that [N,V] is not copied only to take a logarithm.
 
     log p = values - log_normalizer, or log(values) - log_normalizer where the values are probabilities up to a factor.
     """
@@ -299,7 +299,7 @@ def best_continuations(scores: Scores, alive: Tensor, count: int) -> tuple[Tenso
     hypothesis = chosen // blocks
     columns = (chosen % blocks)[:, :, None] * BLOCK + torch.arange(BLOCK, device=alive.device)  # [A,K,BLOCK]
     outside = columns >= vocabulary
-    columns = columns.clamp(max=vocabulary - 1)  # also what a dead continuation is called later
+    columns = columns.clamp(max=vocabulary - 1)  # any token will do there: its log-probability is −inf
     row = rows[:, :1, 0] + hypothesis  # [A,K]
     flat = row[:, :, None] * vocabulary + columns
     values = scores.log_probs(row[:, :, None], scores.values.reshape(-1)[flat])

@@ -23,6 +23,11 @@ class TranslationAssets:
     target: Tokenizer
     source_end: bool = True
 
+    @property
+    def sides(self) -> dict[str, Tokenizer]:
+        """The tokenizers by the name of their side."""
+        return {"source": self.source, "target": self.target}
+
     def encode_source(self, sentence: str) -> tuple[list[int], list[int]]:
         """Pieces as the encoder reads them, and the word of every piece (−1 for the end mark)."""
         ids, words = self.source.encode_words(sentence)
@@ -35,13 +40,12 @@ class TranslationAssets:
 
     def save(self, folder: Path) -> None:
         """Write the tokenizers into a run folder."""
-        sides = {"source": self.source, "target": self.target}
         described: dict[str, object] = {"version": 1, "source_end": self.source_end}
-        models = [side.model for side in sides.values() if isinstance(side, BpeTokenizer)]
+        models = [side.model for side in self.sides.values() if isinstance(side, BpeTokenizer)]
         for stale in (_JOINT, *_SEPARATE.values()):
             (folder / stale).unlink(missing_ok=True)
         joint = len(models) == 2 and models[0] == models[1]
-        for name, side in sides.items():
+        for name, side in self.sides.items():
             described[name] = side.settings
             if isinstance(side, BpeTokenizer):
                 write_atomic(folder / (_JOINT if joint else _SEPARATE[name]), side.model)

@@ -101,7 +101,7 @@ class TranslationDataset:
         return replace(batch, links=corpus.links.table(indices, batch.target.shape[1], batch.source.shape[1]))
 
     def describe(self, indices: list[int]) -> str:
-        """Where the chosen pairs stand in the files, for an error message."""
+        """The lines of the chosen pairs, for an error message."""
         lines = ", ".join(str(line) for line in sorted(self.corpus.lines[indices].tolist()))
         return f"lines {lines} of {self.corpus.report.name}"
 

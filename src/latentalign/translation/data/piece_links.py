@@ -38,7 +38,7 @@ def spread_links(links: Links, source_index: Sequence[int], target_index: Sequen
     """Links of words as rows over pieces [T,S], given the word of every piece (−1: the end mark).
 
     Every piece of a target word has the row of its word, and a source word shares its probability evenly among its
-    pieces. What a word lacks to 1 lies on the source's end mark, where a translator puts what has no source.
+    pieces. The rest of a word's probability is on the source's end mark, which stands for the null word.
     """
     rows, columns = np.array(target_index), np.array(source_index)
     # the last row and column are those of the end marks

@@ -1,6 +1,6 @@
 """Text to pieces and back, with the word every piece belongs to.
 
-A word is what stands between white space. Words are segmented one by one, so the map from pieces to words is
+Words are separated by white space. Words are segmented one by one, so the map from pieces to words is
 exact whatever the pieces look like, and decoding gives back every word as it was. Text whose pieces are characters
 (`characters.py`) has every character as a word of its own.
 """

@@ -1,4 +1,4 @@
-"""q(z | x, y): where each target word came from, told with the whole target at hand."""
+"""q(z | x, y): where each target word came from, given the whole target."""
 
 from typing import Any
 

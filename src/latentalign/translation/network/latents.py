@@ -50,7 +50,7 @@ class LatentVariable(nn.Module, ABC):
 
     @abstractmethod
     def attention(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """What each step looks at by its scores alone, [B,T,S]: the context of input feeding."""
+        """The attention of each step by its scores alone, [B,T,S]: the context of input feeding."""
 
     def likelihood(
         self, head: SoftmaxHead, values: Tensor, queries: Tensor, targets: Tensor | None, *, width: int
@@ -61,6 +61,11 @@ class LatentVariable(nn.Module, ABC):
     @abstractmethod
     def example(self) -> Latent:
         """A distribution over one position, to see what kind it is."""
+
+    @classmethod
+    def build(cls, *, query_size: int, size: int, **options: Any) -> "LatentVariable":
+        """One with the options of a recipe, for queries [B,T,query_size] and contexts of `size` features."""
+        return cls(**options)
 
 
 class LatentAlignment(LatentVariable):
@@ -154,27 +159,26 @@ class LatentContext(LatentVariable):
         zeros = [weight.new_zeros(1, 1, size) for size in (1, weight.shape[1], weight.shape[0])]
         return self(*zeros, None)
 
+    @classmethod
+    def build(cls, *, query_size: int, size: int, **options: Any) -> "LatentContext":
+        return cls(query_size, size, **options)
 
-LATENTS: dict[str, Callable[..., Any]] = {
-    **DISTRIBUTIONS,
-    "chain": LatentChain,
-    "gaussian-context": LatentContext,
-}
+
+# besides the distributions of the registry, which are alignments without weights of their own
+LATENTS: dict[str, type[LatentVariable]] = {"chain": LatentChain, "gaussian-context": LatentContext}
 
 
 def build_latent(config: str | dict[str, Any], *, query_size: int, size: int) -> LatentVariable:
     """What `model.alignment` names, for queries [B,T,query_size] and contexts of `size` features."""
-    factory, options = choose_part(
-        "alignment", LATENTS, config, skip=("scores", "mask", "query_size", "size")
+    name, options = choose_part(
+        "alignment", {**DISTRIBUTIONS, **LATENTS}, config, skip=("scores", "mask", "query_size", "size")
     )
-    if factory is LatentContext:
-        return LatentContext(query_size, size, **options)
-    if factory is LatentChain:
-        return LatentChain(**options)
-    return LatentAlignment(partial(factory, **options))
+    if name in DISTRIBUTIONS:
+        return LatentAlignment(partial(DISTRIBUTIONS[name], **options))
+    return LATENTS[name].build(query_size=query_size, size=size, **options)
 
 
 def check_latent(config: str | dict[str, Any]) -> None:
-    """Raise ConfigError for what `build_latent` would not understand."""
+    """Raise ConfigError where `build_latent` would."""
     with torch.random.fork_rng(devices=[]):  # weights of no consequence
         build_latent(config, query_size=1, size=1).example()

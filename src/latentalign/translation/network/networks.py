@@ -1,4 +1,4 @@
-"""Encoders, decoders and what lies between them, as `model:` of a recipe names them."""
+"""Encoders, decoders and what connects them, as `model:` of a recipe names them."""
 
 from torch import nn
 

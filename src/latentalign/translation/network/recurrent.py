@@ -76,7 +76,7 @@ def final_states(states: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LstmState(DecoderState):
-    """Where the decoder stands; N rows, one for each hypothesis."""
+    """The state of the decoder; N rows, one for each hypothesis."""
 
     hidden: Tensor  # [L,N,D]
     cell: Tensor  # [L,N,D]

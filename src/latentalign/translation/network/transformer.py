@@ -1,7 +1,7 @@
 """Transformers over source and target words: pre-norm blocks of torch's own attention, sinusoidal positions.
 
 Positions are a formula, not a table: a sentence longer than all of training has positions like any other. The decoder
-does not look at the source unless asked to (`cross_layers`), so that the source is reached through z alone.
+does not attend to the source unless asked to (`cross_layers`): what it knows of the source comes through z alone.
 """
 
 import math

@@ -93,7 +93,7 @@ class SparseCounts:
         """Without counts below `least`, and without the smallest where more than `most` are left."""
         kept = self.values >= least
         if np.count_nonzero(kept) > most:
-            # equal counts stand or fall together, so that the order of pairs does not matter
+            # equal counts are all kept or all dropped, so that the order of pairs does not matter
             limit = np.partition(self.values, len(self.values) - most - 1)[len(self.values) - most - 1]
             kept = self.values > limit
         return self if kept.all() else SparseCounts(self.keys[kept], self.values[kept])

@@ -1,4 +1,4 @@
-"""E-steps: what a model expects of a shard of pairs. The obvious one looks at words alone, the other at jumps, too."""
+"""E-steps: what a model expects of a shard of pairs. One takes words alone into account, the other jumps as well."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from latentalign.wordalign.estimation.model import Model, Vocabularies
 from latentalign.wordalign.settings import Settings
 from latentalign.wordalign.text.cooccurrence import index_cells
 from latentalign.wordalign.text.corpus import SentenceBatch, Sentences, make_batches
-from latentalign.wordalign.text.vocabulary import Words
+from latentalign.wordalign.text.vocabulary import Units
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shard:
 
     @classmethod
     def of(
-        cls, pairs: Sequence[tuple[Words, Words]], vocabularies: Vocabularies, settings: Settings
+        cls, pairs: Sequence[tuple[Units, Units]], vocabularies: Vocabularies, settings: Settings
     ) -> "Shard":
         source = Sentences.of((pair[0] for pair in pairs), vocabularies[0])
         target = Sentences.of((pair[1] for pair in pairs), vocabularies[1])
@@ -155,7 +155,7 @@ class Round:
     """One round of learning: how links are inferred, what both directions learn from, how it is estimated."""
 
     name: str
-    inference: type[Independent] | type[LinkChain]
+    link_model: type[Independent] | type[LinkChain]
     agreement: Agreement
     estimate: Estimate
 
@@ -170,13 +170,13 @@ def schedule(settings: Settings) -> list[Round]:
 def expected_counts(shard: Shard, model: Model, step: Round) -> Counts:
     """What the model expects of the links and jumps of a shard."""
     loaded = LoadedShard(shard, model)
-    inference = step.inference(model)
+    link_model = step.link_model(model)
     size = len(shard.indexed.table) + 1
     links = [torch.zeros(size) for _ in range(1 if model.settings.agree else 2)]
     null = [torch.zeros(len(null), dtype=torch.float64) for null in loaded.null]
     log_likelihood = 0.0
     for batch in shard.batches:
-        forward, backward = (inference.posterior(side) for side in loaded.directions(batch))
+        forward, backward = (link_model.posterior(side) for side in loaded.directions(batch))
         counts = step.agreement(forward.links, backward.links.transpose(1, 2))
         cells = shard.cells[batch.cells]
         for total, part in zip(links, counts, strict=False):
@@ -190,7 +190,7 @@ def expected_counts(shard: Shard, model: Model, step: Round) -> Counts:
             forward.log_likelihood.double().sum() + backward.log_likelihood.double().sum()
         )
     sparse = [_sparse(shard, total, model.settings) for total in links]
-    jumps = tuple(sums.counts() for sums in inference.sums)
+    jumps = tuple(sums.counts() for sums in link_model.sums)
     return Counts(
         (sparse[0], sparse[-1]),
         (_scatter(null[0], shard.target), _scatter(null[1], shard.source)),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.wordalign.text.vocabulary import WordList, Words, WordVocabulary
+from latentalign.wordalign.text.vocabulary import Units, WordList, WordVocabulary
 
 _FINE, _COARSE = 4, 8  # lengths are padded to multiples of these
 _SHORT = 16  # up to here to those of the first: coarser steps make larger batches, and longer rows lose less by them
@@ -22,7 +22,7 @@ class Sentences:
     words: WordList  # the distinct words of these sentences
 
     @classmethod
-    def of(cls, sentences: Iterable[Words], vocabulary: WordVocabulary) -> "Sentences":
+    def of(cls, sentences: Iterable[Units], vocabulary: WordVocabulary) -> "Sentences":
         """Words that the vocabulary does not know get numbers beyond it."""
         known, new = vocabulary.index, dict[str, int]()
         beyond = len(vocabulary)

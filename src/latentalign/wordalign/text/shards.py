@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from latentalign.wordalign.estimation.expectation import Shard
-from latentalign.wordalign.text.vocabulary import Words
+from latentalign.wordalign.text.vocabulary import Units
 
-WordPair = tuple[Words, Words]
+WordPair = tuple[Units, Units]
 Item = TypeVar("Item")
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-Words = Sequence[str]
+Units = Sequence[str]
 _FREQUENCIES = 12  # seen once, 2–3 times, 4–7 times …
 BANDS = 3 * _FREQUENCIES  # words with letters, numbers, other signs
 Cut = slice  # which letters of a word make an affix
@@ -22,7 +22,7 @@ class WordVocabulary:
     counts: np.ndarray  # [V] int64
 
     @classmethod
-    def of(cls, sentences: Iterable[Words]) -> "WordVocabulary":
+    def of(cls, sentences: Iterable[Units]) -> "WordVocabulary":
         return cls.ranked(Counter(chain.from_iterable(sentences)))
 
     @classmethod

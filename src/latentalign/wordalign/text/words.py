@@ -1,6 +1,6 @@
 """What the aligner reads of a line: words as units, and the word of the input that each unit belongs to.
 
-Words of the input are what stands between white space; links always refer to them. The built-in tokeniser splits
+Words of the input are separated by white space; links always refer to them. The built-in tokeniser splits
 signs off words, and writing without spaces (Chinese, Japanese, Thai, …) into characters, each of which counts as a
 word of the input. Units are compared without regard to case.
 """
@@ -49,7 +49,7 @@ def fold(word: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def _divide(chunk: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The words of what stands between white space (one, unless it is written without spaces), each with its units."""
+    """The words of a text without white space (one, unless its script has no spaces), each with its units."""
     words = _characters(chunk) if _UNSPACED.search(chunk) else [chunk]
     return tuple((word, tuple(fold(unit) for unit in _units(word))) for word in words)
 

@@ -104,7 +104,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def stubs(monkeypatch):
-    """A server would serve for ever, and a demonstration trains for minutes: the door before them is what is tried."""
+    """A server would serve for ever, and a demonstration trains for minutes: only what comes before is tried."""
     monkeypatch.setattr(server, "run_server", lambda app, listener, **options: listener.close())
 
     def demonstrate(*arguments, **options):

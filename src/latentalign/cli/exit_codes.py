@@ -1,14 +1,14 @@
-"""The door: however a command ends, it leaves by here, with an exit code and at most one line on stderr.
+"""How commands end: always with an exit code of this table, and at most one line on stderr.
 
 | exit code | how the command ended |
 |---|---|
-| 0 | done; also when whoever read our output had enough (`| head`) |
-| 1 | something nobody expected: a defect of latentalign; the traceback is in a file that the line names |
-| 2 | a mistake of the user's, or of the system's: a file, a setting, the disk, the memory |
+| 0 | done; also when the reader of the output closed it early (`| head`) |
+| 1 | a defect of latentalign; the traceback is in a file that the line names |
+| 2 | a mistake of the user, or a failure of the system: a file, a setting, the disk, the memory |
 | 69, 70, 75 | training ended early (another process was lost; not finite; interrupted and saved) |
 | 130, 129, 143 | Ctrl-C, SIGHUP, SIGTERM |
 
-With `LATENTALIGN_DEBUG=1` the traceback of whatever happened comes before the line.
+With `LATENTALIGN_DEBUG=1` the traceback is printed before the line.
 """
 
 import contextlib
@@ -52,8 +52,8 @@ class Terminated(BaseException):
         self.code = 128 + number
 
 
-def leave_through(command: Callable[[], Any]) -> int:
-    """Run a command and give its exit code; whatever goes wrong is told in one line."""
+def run_command(command: Callable[[], Any]) -> int:
+    """Run a command and give its exit code; whatever goes wrong is reported in one line."""
     with _open_streams(), _signals():
         try:
             try:
@@ -83,8 +83,12 @@ def _tell(error: BaseException) -> int:
         return _say("interrupted", 128 + signal.SIGINT)
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return _DONE
+    if isinstance(error, UserError) and error.is_reported:
+        return error.code
     line = explain(error)
-    return _say(line, _MISTAKE) if line is not None else _report_defect(error)
+    if line is None:
+        return _report_defect(error)
+    return _say(line, error.code if isinstance(error, UserError) else _MISTAKE)
 
 
 def explain(error: BaseException) -> str | None:
@@ -153,7 +157,7 @@ def _code_of(error: SystemExit) -> int:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack, so that everybody cleans up."""
+    """Let SIGTERM and SIGHUP unwind the stack, so that all clean-up code runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -215,7 +219,7 @@ def _open_streams() -> Iterator[None]:
 
 
 def _reader_is_gone() -> bool:
-    """Whether a standard stream is a pipe that nobody reads any more."""
+    """Whether a standard stream is a pipe whose reader is gone."""
     poll = select.poll()
     for number in (1, 2):
         poll.register(number, 0)
@@ -223,7 +227,7 @@ def _reader_is_gone() -> bool:
 
 
 def _let_go_of_broken_streams() -> None:
-    """What could not be written is told by now: the interpreter should not stumble over it again at its end."""
+    """A write that failed has been reported: the interpreter should not fail on it again when it flushes at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

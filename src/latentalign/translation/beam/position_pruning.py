@@ -1,6 +1,6 @@
-"""Σ_i p_i f_i for every hypothesis of a beam and every word that may come next.
+"""Σ_i p_i f_i for every hypothesis of a beam and every word that may come next, with f at few positions.
 
-`mix_everywhere` evaluates f at every position: slow and obvious. `mix_where_needed` evaluates few of them and promises:
+`sum_everywhere` evaluates f at every position: slow and obvious. `sum_where_needed` evaluates few of them and promises:
 
     In every sentence, a continuation that belongs in the beam has its log-probability to `tolerance` nats, and no other
     one comes out more than `tolerance` above the last that belongs.
@@ -39,7 +39,7 @@ FURTHEST_BEHIND = -60.0
 
 
 @dataclass(frozen=True)
-class Mixture:
+class PositionSums:
     """Σ_i p_i f_i as the search takes it, and what f(word) at one position needs once a word is chosen."""
 
     scores: Scores
@@ -47,14 +47,14 @@ class Mixture:
     log_normalizers: Tensor | None
 
 
-def mix_everywhere(
+def sum_everywhere(
     likelihood: ContextLikelihood,
     weights: Tensor,
     positions: Tensor,
     beam: BeamStatus,
     *,
     normalizers: bool = False,
-) -> Mixture:
+) -> PositionSums:
     """Σ_i p_i f_i for weights and positions [A,W,K]; 0 for tokens that never come."""
     behind = _behind_the_best(beam)
     rows = torch.arange(weights[..., 0].numel(), device=weights.device)
@@ -66,10 +66,10 @@ def mix_everywhere(
         found[..., k] = logits.logsumexp(-1).view_as(behind)
     for token in NEVER:
         total[..., token] = 0.0
-    return Mixture(Scores(total, behind, probabilities=True), found if normalizers else None)
+    return PositionSums(Scores(total, behind, probabilities=True), found if normalizers else None)
 
 
-def mix_where_needed(
+def sum_where_needed(
     likelihood: ContextLikelihood,
     weights: Tensor,
     positions: Tensor,
@@ -78,7 +78,7 @@ def mix_where_needed(
     end_token: int,
     tolerance: float,
     normalizers: bool = False,
-) -> Mixture:
+) -> PositionSums:
     """The same for weights that fall from left to right, to `tolerance` nats wherever the beam may be changed."""
     behind = _behind_the_best(beam)
     found = torch.full_like(weights, torch.inf) if normalizers else None
@@ -89,7 +89,7 @@ def mix_where_needed(
         needed, left_out = candidates.needed(sums, tolerance)
         sums.evaluate(needed)
         _finish(sums, candidates, beam, left_out, needed.any(-1, keepdim=True), tolerance)
-    return Mixture(Scores(sums.total, behind, probabilities=True), found)
+    return PositionSums(Scores(sums.total, behind, probabilities=True), found)
 
 
 def _behind_the_best(beam: BeamStatus) -> Tensor:
@@ -213,7 +213,13 @@ class _Candidates:
         return self.words[:, None].expand_as(self.summed)
 
     def needed(self, sums: _PartialSums, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Positions to evaluate [A,W,K], and upper bounds of what the candidates lose by the others [A,W,C]."""
+        """Positions to evaluate [A,W,K], and upper bounds of what the candidates lose by the others [A,W,C].
+
+        Why the promise holds for a candidate: a position is left out with an estimate, which is wrong by at most
+        (1 − ESTIMATE) of its bound, or without one, which loses at most its weight (`rest`). In nats this is divided
+        by the candidate's sum, or by the threshold if that is larger. Positions are left out, the smallest changes
+        first, while all of it together stays within the tolerance.
+        """
         summed, left = self.summed, sums.left
         # Weights fall from left to right. The last ones need no bound while they take at most half of the
         # tolerance together; nor does a hypothesis that cannot belong even with all that is left.

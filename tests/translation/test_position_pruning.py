@@ -1,4 +1,4 @@
-"""What the fast mixture promises, on many small random mixtures: every word at every position by plain softmax."""
+"""What `sum_where_needed` promises, on many small random beams: every word at every position by plain softmax."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ from torch import nn
 
 from latentalign.alignment.likelihoods.likelihood import ContextLikelihood
 from latentalign.alignment.likelihoods.softmax_head import SoftmaxHead
-from latentalign.translation.beam import mixture
-from latentalign.translation.beam.mixture import mix_everywhere, mix_where_needed
+from latentalign.translation.beam import position_pruning
+from latentalign.translation.beam.position_pruning import sum_everywhere, sum_where_needed
 from latentalign.translation.beam.search import BeamStatus
 from latentalign.translation.data.tokenizer import END, NEVER
 
@@ -15,7 +15,7 @@ SENTENCES, HYPOTHESES, POSITIONS, WORDS, PLACES = 3, 3, 7, 30, 3
 TOLERANCE = 0.05
 
 
-def random_mixture(seed):
+def random_beam(seed):
     """Likelihood, falling weights, positions and beam; how sharp words and weights are differs."""
     chance = torch.Generator().manual_seed(seed)
 
@@ -53,29 +53,29 @@ def log_probs(found, beam):
 
 def test_hypotheses_are_compared_with_the_best_of_their_sentence():
     log_probs = torch.tensor([[-41.0, -40.0, -200.0], [-2.0, -5.0, -torch.inf]])
-    found = mixture._behind_the_best(BeamStatus(log_probs, PLACES, torch.zeros(2, dtype=torch.bool)))
+    found = position_pruning._behind_the_best(BeamStatus(log_probs, PLACES, torch.zeros(2, dtype=torch.bool)))
     assert found.tolist() == [[-1.0, 0.0, -60.0], [0.0, -3.0, -60.0]]
 
 
 @torch.no_grad()
 def test_everywhere_is_everywhere():
-    likelihood, weights, positions, beam = random_mixture(1)
-    found = mix_everywhere(likelihood, weights, positions, beam, normalizers=True)
+    likelihood, weights, positions, beam = random_beam(1)
+    found = sum_everywhere(likelihood, weights, positions, beam, normalizers=True)
     exact, sums = by_definition(likelihood, weights, positions, beam)
     assert log_probs(found, beam) == pytest.approx(exact)
     assert found.log_normalizers == pytest.approx(sums)
-    assert mix_everywhere(likelihood, weights, positions, beam).log_normalizers is None
+    assert sum_everywhere(likelihood, weights, positions, beam).log_normalizers is None
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("candidates", "likely"), [(24, 0.25), (4, 1.0), (4, 0.25)])
 def test_what_belongs_in_the_beam_is_known_and_nothing_else_gets_in(candidates, likely, monkeypatch):
-    monkeypatch.setattr(mixture, "CANDIDATES", candidates)
-    monkeypatch.setattr(mixture, "LIKELY", likely)
+    monkeypatch.setattr(position_pruning, "CANDIDATES", candidates)
+    monkeypatch.setattr(position_pruning, "LIKELY", likely)
     left_out = 0
     for seed in range(36):
-        likelihood, weights, positions, beam = random_mixture(seed)
-        found = mix_where_needed(
+        likelihood, weights, positions, beam = random_beam(seed)
+        found = sum_where_needed(
             likelihood, weights, positions, beam, end_token=END, tolerance=TOLERANCE, normalizers=True
         )
         exact, sums = by_definition(likelihood, weights, positions, beam)

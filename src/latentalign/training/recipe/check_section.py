@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from latentalign.errors import UserError
 
 
-def validate(kind: type[Any], values: Any, *, place: str, prefix: tuple[str, ...] = ()) -> Any:
+def check_section(kind: type[Any], values: Any, *, place: str, prefix: tuple[str, ...] = ()) -> Any:
     """Check values against a pydantic model, strictly but as JSON (lists for tuples, texts for paths)."""
     try:
         return kind.model_validate_json(json.dumps(values, default=str), strict=True)

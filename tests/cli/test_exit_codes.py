@@ -13,8 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from latentalign.cli import COMMANDS, door
+from latentalign.cli import COMMANDS, exit_codes
 from latentalign.errors import UserError
+from latentalign.training.run.stopping import Interrupted, ProcessLost, TrainingStopped
 from tests.cli.command import assert_mistake, latentalign, start, untrained_run, wait_for
 
 FAST = ("--beam", "2", "--max-length-factor", "0.5")
@@ -29,7 +30,7 @@ def leave(error: BaseException, capsys) -> tuple[int, str]:
     def command() -> None:
         raise error
 
-    code = door.leave_through(command)
+    code = exit_codes.run_command(command)
     return code, capsys.readouterr().err
 
 
@@ -60,7 +61,7 @@ def test_what_a_user_brings_about_is_one_line(error, told, capsys):
 
 
 def test_a_defect_is_one_line_with_the_traceback_in_a_file(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(exit_codes.tempfile, "tempdir", str(tmp_path))
     code, err = leave(AttributeError("no such thing"), capsys)
     assert code == 1
     assert err.count("\n") == 1
@@ -82,6 +83,14 @@ def test_interruptions_have_their_exit_codes(capsys):
     assert leave(KeyboardInterrupt(), capsys) == (130, "latentalign: interrupted\n")
     assert leave(SystemExit(75), capsys) == (75, "")
     assert leave(SystemExit(None), capsys) == (0, "")
+
+
+def test_a_training_that_ends_early_has_the_code_of_its_reason(capsys):
+    for kind, code in ((Interrupted, 75), (ProcessLost, 69), (TrainingStopped, 2)):
+        assert leave(kind("step 3: saved"), capsys) == (code, "latentalign: step 3: saved\n")
+    reported = ProcessLost("the first process says it")
+    reported.is_reported = True
+    assert leave(reported, capsys) == (69, "")
 
 
 # --- options of every command --------------------------------------------------------------
@@ -213,9 +222,7 @@ def test_closed_standard_input_is_told_before_anything_is_loaded(run):
 def test_results_are_utf8_whatever_the_terminal_says():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     command = [sys.executable, "-m", "latentalign", "--help"]
-    script = (
-        "import sys; from latentalign.cli.door import leave_through\nleave_through(lambda: print('Mädchen'))"
-    )
+    script = "import sys; from latentalign.cli.exit_codes import run_command\nrun_command(lambda: print('Mädchen'))"
     found = subprocess.run([*command[:1], "-c", script], capture_output=True, env=environment, check=False)
     assert found.stdout.decode() == "Mädchen\n", found.stderr
 
@@ -306,5 +313,5 @@ def test_memory_that_is_not_there_is_a_line(capsys):
     def command() -> None:
         torch.empty(2**50)
 
-    assert door.leave_through(command) == 2
+    assert exit_codes.run_command(command) == 2
     assert "not enough memory" in capsys.readouterr().err
