@@ -122,7 +122,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "German to English, 20,000 pairs, one direction, no dictionary; error (AER) of the likeliest links against 50",
         "pairs aligned by hand. `exact` is the posterior by Bayes' rule from prior and likelihood. Training leaves out",
-        "pairs of more than 40 pieces a side, so 11,920 of the pairs are seen.",
+        "pairs of more than 40 pieces a side, so 11,920 of the pairs are used.",
         "",
         "| model | links by | AER | precision | recall | validation PPL | minutes |",
         "|---|---|---|---|---|---|---|",
@@ -137,10 +137,10 @@ def page(rows: list[dict[str, Any]]) -> str:
     return "\n".join([
         *lines,
         "",
-        "eflomal's figures (priors off, model 3) are over 100 such pairs. `path` is the best path of a chain. The",
-        "exact posterior is much closer to people's links than soft attention's weights, and that of a chain,",
-        "which knows where the word before came from, is closer again. All three have hardly begun to learn (see their",
-        "perplexity), so eflomal and [our own aligner](../../aligner.md) stay ahead. Command:",
+        "`prior` is the attention before the word is known, `posterior` that of the inference network, `path` the",
+        "best path of a chain. `best head` is the head of ordinary attention with the lowest error on these pairs,",
+        "a choice in its favour (`results.json` names it). `one step later` takes the attention of the next step, the",
+        "first that has read the word. eflomal's figures (priors off, model 3) are over 100 such pairs. Command:",
         "",
         "```",
         "python -m benchmarks.europarl --data DIR",
@@ -187,8 +187,10 @@ def main() -> None:
             recipes.append(values)
     write_atomic(path, json.dumps({"rows": rows, "eflomal": EFLOMAL}, indent=1) + "\n")
     write_recipes(options.out, recipes)
-    write_atomic(options.out / "README.md", page(rows))
-    print(page(rows))
+    notes = options.out / "notes.md"  # written by hand
+    text = page(rows) + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
+    write_atomic(options.out / "README.md", text)
+    print(text)
 
 
 if __name__ == "__main__":
