@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.errors import UserError
-from latentalign.reports.provenance import RECIPES, Values, recipe_values
+from latentalign.reports.provenance import RECIPES, Values, fingerprint_of, recipe_values
 from latentalign.training.recipe.recipes import Recipe
 from latentalign.training.run.config_file import build_stored_recipe
 
@@ -30,9 +30,12 @@ class AdoptedResults:
         self._place = str(recipes)
 
     def rows(self, recipe: Recipe, **wanted: Any) -> list[dict[str, Any]]:
-        """The rows with these values that were trained by this recipe."""
+        """The rows with these values that were trained by this recipe; they carry its fingerprint of today."""
         named = [row for row in self.content.get("rows", []) if _agrees(row, wanted)]
-        return [row for row in named if self._recipe_of(row) == recipe_values(recipe)]
+        today = recipe_values(recipe)
+        return [
+            {**row, "fingerprint": fingerprint_of(today)} for row in named if self._recipe_of(row) == today
+        ]
 
     def entries(self, part: str, **wanted: Any) -> list[dict[str, Any]]:
         """Entries of another list of the results with these values."""
