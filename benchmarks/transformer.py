@@ -72,6 +72,22 @@ def fresh(recipe: Any, prepared: Any, objective: Any = "soft", rate: float = RAT
     return BareLoop(model, build_objective(objective), learning_rate=rate, clip=CLIP, seed=1)
 
 
+def peer_task(recipe: Any, assets: Any, batches: list[Any], texts: list[str]) -> dict[str, Any]:
+    """What the peer has to know: the recipe's sizes, batches, and sentences to search, in its own numbering."""
+    sizes = recipe.model.encoder
+    return {
+        "threads": 1,
+        "transformer": {name: getattr(sizes, name) for name in ("layers", "heads", "width", "feed_forward")},
+        "dropout": recipe.model.dropout,
+        "learning_rate": RATE,
+        "clip": CLIP,
+        "source_size": len(assets.source),
+        "target_size": len(assets.target),
+        "batches": [_pairs(batch) for batch in batches],
+        "sentences": [_renumber(assets.encode_source(text)[0]) for text in texts],
+    }
+
+
 def train_in_turns(ask: Ask, loops: dict[str, BareLoop], batches: list[Any], rounds: int) -> dict[str, Any]:
     """Everybody the same updates; target tokens a second of processor time, and the ratio to the peer's."""
     edges = [round(len(batches) * number / rounds) for number in range(rounds + 1)]
@@ -208,18 +224,7 @@ def main() -> None:
     plan = prepared.train.plan(0, recipe.seed)[: options.updates]
     batches = [prepared.train.collate(indices) for indices in plan]
     texts = list(read_lines(options.data / "test_2016_flickr.de.gz"))[: options.sentences]
-    sizes = recipe.model.encoder
-    task = {
-        "threads": 1,
-        "transformer": {name: getattr(sizes, name) for name in ("layers", "heads", "width", "feed_forward")},
-        "dropout": recipe.model.dropout,
-        "learning_rate": RATE,
-        "clip": CLIP,
-        "source_size": len(assets.source),
-        "target_size": len(assets.target),
-        "batches": [_pairs(batch) for batch in batches],
-        "sentences": [_renumber(assets.encode_source(text)[0]) for text in texts],
-    }
+    task = peer_task(recipe, assets, batches, texts)
     setting: Any = SimpleNamespace(work=options.work, threads=1)
     with conversation(find_environment(options.peer_env), task, setting, "peer") as ask:
         results["training"] = train_in_turns(ask, loops, batches, options.rounds)

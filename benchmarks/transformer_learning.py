@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.transformer import OWN, PEER, fresh, prepare
+from benchmarks.transformer import OWN, PEER, fresh, peer_task, prepare
 from benchmarks.transformer import find_recipe as find_transformer
 from benchmarks.translation.peer import Ask, _pairs, _renumber, conversation, find_environment
 from benchmarks.translation.setting import Stopwatch, note
@@ -112,7 +112,6 @@ def main() -> None:
     sources, references = (
         list(read_lines(options.data / f"val.{side}.gz"))[: options.sentences] for side in ("de", "en")
     )
-    pieces = [_renumber(assets.encode_source(text)[0]) for text in sources]
     results: dict[str, Any] = {}
     for name in PREDICTORS:
         loop = fresh(find_transformer(options.data, OWN.get(name, 0)), prepared)
@@ -123,27 +122,14 @@ def main() -> None:
             "tokens_per_processor_second": watch.work / watch.processor,
         }
         note(f"{name}: {results[name]}")
-    sizes = recipe.model.encoder
-    task = {
-        "threads": 1,
-        "transformer": {key: getattr(sizes, key) for key in ("layers", "heads", "width", "feed_forward")},
-        "dropout": recipe.model.dropout,
-        "learning_rate": PEAK,
-        "clip": 1.0,
-        "source_size": len(assets.source),
-        "target_size": len(assets.target),
-        "batches": [_pairs(batch) for batch in batches],
-        "sentences": pieces,
-        "validation": [
-            _pairs(prepared.valid.collate(indices)) for indices in prepared.valid.plan(-1, recipe.seed)
-        ],
-    }
+    validation = [_pairs(prepared.valid.collate(indices)) for indices in prepared.valid.plan(-1, recipe.seed)]
+    task = {**peer_task(recipe, assets, batches, sources), "validation": validation}
     setting: Any = SimpleNamespace(work=options.work, threads=1)
     with conversation(find_environment(options.peer_env), task, setting, "peer-learning") as ask:
         told = ask({"do": "train", "first": 0, "last": options.updates, "rates": schedule})
         speed = told["tokens"] / told["processor"]
         results[PEER] = {
-            **judge_peer(ask, assets, list(map(len, pieces)), references),
+            **judge_peer(ask, assets, [len(pieces) for pieces in task["sentences"]], references),
             "tokens_per_processor_second": speed,
         }
     content = {
