@@ -10,6 +10,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,12 @@ from latentalign.translation.translate import Translator
 RECIPE = "multi30k-de-en-transformer"
 PEER = "JoeyNMT"
 GROUP = 64  # sentences searched together
-OWN = {"latentalign": 0, "latentalign, cross layers": 3}
+# what is changed in the recipe
+OWN: dict[str, tuple[str, ...]] = {
+    "latentalign": (),
+    "latentalign, dot products": ("model.score=dot",),
+    "latentalign, cross layers": ("model.decoder.cross_layers=3",),
+}
 RATE, CLIP = 1e-4, 1.0  # small enough to need no warm-up
 
 
@@ -53,10 +59,9 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def find_recipe(data: Path, cross_layers: int = 0) -> Any:
+def find_recipe(data: Path, changes: Iterable[str] = ()) -> Any:
     """The recipe on these data."""
-    changes = [f"data.folder={data.resolve()}", f"model.decoder.cross_layers={cross_layers}"]
-    return load_recipe(RECIPE, changes)
+    return load_recipe(RECIPE, [f"data.folder={data.resolve()}", *changes])
 
 
 def prepare(data: Path, work: Path) -> tuple[Any, Any]:
@@ -218,7 +223,7 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     recipe, prepared = prepare(options.data, options.work)
-    loops = {name: fresh(find_recipe(options.data, cross), prepared) for name, cross in OWN.items()}
+    loops = {name: fresh(find_recipe(options.data, changes), prepared) for name, changes in OWN.items()}
     assets = prepared.assets
     results: dict[str, Any] = {"revision": git_revision()}
     plan = prepared.train.plan(0, recipe.seed)[: options.updates]

@@ -1,6 +1,6 @@
 """What Transformers have learnt after as many updates: JoeyNMT's and ours, by the same batches and rates.
 
-python -m benchmarks.transformer_learning --data data/multi30k --peer-env DIR [--updates 453] [--out FILE.json]
+python -m benchmarks.transformer_learning --data data/multi30k --peer-env DIR [--updates 453] [--only NAME]
 
 Perplexity on the validation pairs, and BLEU on some of them by beam search without a penalty on the end of a sentence.
 Every system begins with its own initial weights. The rate grows over 400 updates and then falls with the square root of
@@ -93,6 +93,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data/multi30k"))
     parser.add_argument("--peer-env", type=Path, default=Path("bench-results/joeynmt-env"))
     parser.add_argument("--updates", type=int, default=453, help="an epoch has 453")
+    parser.add_argument(
+        "--only", action="append", choices=PREDICTORS, metavar="NAME", help="of ours; may be repeated"
+    )
     parser.add_argument("--sentences", type=int, default=256, help="validation sentences that are searched")
     parser.add_argument("--work", type=Path, default=Path("bench-results/transformer"))
     parser.add_argument("--out", type=Path, default=Path("bench-results/transformer-learning.json"))
@@ -113,8 +116,8 @@ def main() -> None:
         list(read_lines(options.data / f"val.{side}.gz"))[: options.sentences] for side in ("de", "en")
     )
     results: dict[str, Any] = {}
-    for name in PREDICTORS:
-        loop = fresh(find_transformer(options.data, OWN.get(name, 0)), prepared)
+    for name in options.only or PREDICTORS:
+        loop = fresh(find_transformer(options.data, OWN.get(name, ())), prepared)
         then = build_objective({"name": "marginal", "prune": 0.005}) if name == MARGINAL else None
         watch = learn(loop, batches, schedule, then)
         results[name] = {
