@@ -1,6 +1,6 @@
 """Exact hard monotonic attention beside yoyodyne's: processor seconds an epoch, peak memory, errors, in one run.
 
-python -m benchmarks.yoyodyne --data data/g2p --peer PATH/TO/yoyodyne [--language dut] [--out FILE.json]
+python -m benchmarks.yoyodyne --data data/g2p --peer PATH/TO/yoyodyne [--language dut] [--network transformer]
 python -m benchmarks.yoyodyne --data data/g2p --peer PATH/TO/yoyodyne --epochs 12    # and error rates: an hour or so
 
 Both train the same words with the sizes and batches of the recipe, one thread each, one after the other. The peer is
@@ -30,10 +30,59 @@ from latentalign.training.recipe.recipes import load_recipe
 from latentalign.training.trained_run import load
 from latentalign.translation.errors import error_rates
 
-NAME = "g2p-chain-monotone"
-RECIPE = load_recipe(NAME)
-BATCH = RECIPE.data.batch_size
 WORDS = 8000  # of training
+MODULES = "yoyodyne.models.modules"
+
+
+class Recurrent:
+    """LSTMs on both sides."""
+
+    name = "g2p-chain-monotone"
+    recipe = load_recipe(name)
+    peer_model = "HardAttentionLSTMModel"
+
+    def peer_sizes(self) -> dict[str, Any]:
+        """The recipe's sizes in the peer's words."""
+        sizes = self.recipe.model
+        encoder = {
+            "dropout": sizes.dropout,
+            "embedding_size": sizes.embedding_size,
+            "hidden_size": sizes.memory_size // 2,  # of a direction
+        }
+        return {
+            "source_encoder": {"class_path": f"{MODULES}.LSTMEncoder", "init_args": encoder},
+            "decoder_hidden_size": sizes.decoder_size,
+        }
+
+
+class Transformer:
+    """Self-attention on both sides; the peer's width is that of its word vectors."""
+
+    name = "g2p-transformer-chain-monotone"
+    recipe = load_recipe(name)
+    peer_model = "HardAttentionTransformerModel"
+
+    def peer_sizes(self) -> dict[str, Any]:
+        """The recipe's sizes in the peer's words."""
+        letters, phones = self.recipe.model.encoder, self.recipe.model.decoder
+        encoder = {
+            "dropout": self.recipe.model.dropout,
+            "embedding_size": letters.width,
+            "attention_heads": letters.heads,
+            "hidden_size": letters.feed_forward,
+            "layers": letters.layers,
+        }
+        return {
+            "source_encoder": {"class_path": f"{MODULES}.TransformerEncoder", "init_args": encoder},
+            "decoder_attention_heads": phones.heads,
+            "decoder_hidden_size": phones.feed_forward,
+            "decoder_layers": phones.layers,
+        }
+
+
+Network = Recurrent | Transformer
+NETWORKS: dict[str, Network] = {"lstm": Recurrent(), "transformer": Transformer()}
+BATCH = Recurrent.recipe.data.batch_size
 
 
 def spend(command: list[str], log: Path) -> tuple[float, float]:
@@ -65,7 +114,7 @@ def measure(command: Callable[[int], list[str]], few: int, many: int, log: Path)
     }
 
 
-def ours(train: Path, dev: Path, folder: Path, epochs: float, **training: Any) -> list[str]:
+def ours(network: Network, train: Path, dev: Path, folder: Path, epochs: float, **training: Any) -> list[str]:
     """The command that trains our chain that never goes back."""
     settings = {
         "data.folder": train.parent,
@@ -75,27 +124,22 @@ def ours(train: Path, dev: Path, folder: Path, epochs: float, **training: Any) -
         **{f"training.{name}": value for name, value in training.items()},
     }
     changes = [f"--set={key}={value}" for key, value in settings.items()]
-    return python("-m", "latentalign", "train", NAME, "--out", str(folder), *changes)
+    return python("-m", "latentalign", "train", network.name, "--out", str(folder), *changes)
 
 
-def theirs(peer: Path, train: Path, dev: Path, folder: Path, trainer: dict[str, Any]) -> list[str]:
+def theirs(
+    network: Network, peer: Path, train: Path, dev: Path, folder: Path, trainer: dict[str, Any]
+) -> list[str]:
     """The command that trains the peer's hard monotonic attention."""
-    sizes = RECIPE.model
-    encoder = {
-        "dropout": sizes.dropout,
-        "embedding_size": sizes.embedding_size,
-        "hidden_size": sizes.memory_size // 2,  # of a direction
-    }
     model = {
-        "source_encoder": {"class_path": "yoyodyne.models.modules.LSTMEncoder", "init_args": encoder},
+        **network.peer_sizes(),
         "enforce_monotonic": True,
-        "decoder_dropout": sizes.dropout,
-        "decoder_hidden_size": sizes.decoder_size,
-        "embedding_size": sizes.embedding_size,
+        "decoder_dropout": network.recipe.model.dropout,
+        "embedding_size": network.recipe.model.embedding_size,
     }
     config = {
         "seed_everything": 1,
-        "model": {"class_path": "yoyodyne.models.HardAttentionLSTMModel", "init_args": model},
+        "model": {"class_path": f"yoyodyne.models.{network.peer_model}", "init_args": model},
         "data": {
             "model_dir": str(folder / "peer"),
             "train": str(train),
@@ -116,15 +160,17 @@ def theirs(peer: Path, train: Path, dev: Path, folder: Path, trainer: dict[str, 
     return [str(peer), "fit", "--config", str(path)]
 
 
-def speed(peer: Path, train: Path, dev: Path, folder: Path, few: int, many: int) -> dict[str, Any]:
+def speed(
+    network: Network, peer: Path, train: Path, dev: Path, folder: Path, few: int, many: int
+) -> dict[str, Any]:
     """Seconds an epoch and memory of both; ours, which is faster, over five times as many updates."""
 
     def our_updates(updates: int) -> list[str]:
-        return ours(train, dev, folder / f"ours-{updates}", updates * BATCH / WORDS, warmup_steps=1)
+        return ours(network, train, dev, folder / f"ours-{updates}", updates * BATCH / WORDS, warmup_steps=1)
 
     def their_updates(updates: int) -> list[str]:
         silent = {"max_steps": updates, "limit_val_batches": 0, "logger": False}
-        return theirs(peer, train, dev, folder, silent)
+        return theirs(network, peer, train, dev, folder, silent)
 
     found: dict[str, Any] = {
         "ours": measure(our_updates, 5 * few, 5 * many, folder / "log"),
@@ -135,10 +181,10 @@ def speed(peer: Path, train: Path, dev: Path, folder: Path, few: int, many: int)
     }
 
 
-def errors(peer: Path, train: Path, dev: Path, folder: Path, epochs: int) -> dict[str, Any]:
+def errors(network: Network, peer: Path, train: Path, dev: Path, folder: Path, epochs: int) -> dict[str, Any]:
     """Word errors on development words after training to the end."""
     words = words_of(dev)
-    seconds, _ = spend(ours(train, dev, folder / "ours", epochs), folder / "log")
+    seconds, _ = spend(ours(network, train, dev, folder / "ours", epochs), folder / "log")
     run = load(folder / "ours", device="cpu")
     found: dict[str, Any] = {"epochs": epochs, "ours": {"processor_seconds": round(seconds)}}
     for beam, name in ((1, "word_error_greedy"), (5, "word_error_beam_5")):
@@ -146,7 +192,7 @@ def errors(peer: Path, train: Path, dev: Path, folder: Path, epochs: int) -> dic
         found["ours"][name] = round(error_rates(texts, [phones for _, phones in words])["word_error"], 2)
     logged = {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"save_dir": str(folder)}}
     seconds, _ = spend(
-        theirs(peer, train, dev, folder, {"max_epochs": epochs, "logger": logged}), folder / "log"
+        theirs(network, peer, train, dev, folder, {"max_epochs": epochs, "logger": logged}), folder / "log"
     )
     (journal,) = folder.rglob("metrics.csv")
     with journal.open(encoding="utf-8") as lines:
@@ -166,6 +212,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--peer", type=Path, required=True, help="the peer's command yoyodyne")
     parser.add_argument("--language", default="dut")
+    parser.add_argument("--network", choices=NETWORKS, default="lstm")
     parser.add_argument("--updates", type=int, nargs=2, default=(5, 25))
     parser.add_argument("--epochs", type=int, help="train both for so long, and measure their errors")
     parser.add_argument("--out", type=Path)
@@ -177,10 +224,11 @@ def main(arguments: list[str]) -> None:
     assert dev is not None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        found: dict[str, Any] = {"language": chosen.language}
-        found |= speed(chosen.peer, train, dev, folder, *chosen.updates)
+        network = NETWORKS[chosen.network]
+        found: dict[str, Any] = {"language": chosen.language, "network": chosen.network}
+        found |= speed(network, chosen.peer, train, dev, folder, *chosen.updates)
         if chosen.epochs:
-            found["errors"] = errors(chosen.peer, train, dev, folder, chosen.epochs)
+            found["errors"] = errors(network, chosen.peer, train, dev, folder, chosen.epochs)
     sys.stdout.write(yaml.safe_dump(found, sort_keys=False))
     report("yoyodyne", found, chosen.out)
 
