@@ -39,6 +39,7 @@ OBJECTIVES: dict[str, Any] = {
     "rws, 5 samples": "rws",
     "vimco, 5 samples": "vimco",
     "svi, 10 steps": "svi",
+    "em, one sample": "em",
     "semi-amortised": {"name": "svi", "start": "posterior"},
 }
 

@@ -18,6 +18,7 @@ from latentalign.alignment import (
     ReweightedWakeSleep,
     RunningMean,
     Soft,
+    StochasticEM,
     StochasticVI,
     Vimco,
     Wake,
@@ -35,6 +36,7 @@ DETERMINISTIC = {
     "wake": Wake(),
     "svi": StochasticVI(steps=3),
     "semi-amortised": StochasticVI(steps=2, start="posterior"),
+    "em": StochasticEM(estimator=Enumerate()),
 }
 SAMPLED = {
     "reinforce": lambda: Elbo(Reinforce(samples=2)),
@@ -44,6 +46,7 @@ SAMPLED = {
     "gumbel": lambda: Elbo(GumbelSoftmax(temperature=0.1)),
     "rws": lambda: ReweightedWakeSleep(samples=3),
     "vimco": lambda: Vimco(samples=3),
+    "em-reinforce": StochasticEM,
     "svi-reinforce": lambda: StochasticVI(steps=2, estimator=Reinforce(samples=2)),
 }
 RELAXED = {

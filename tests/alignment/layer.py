@@ -9,7 +9,7 @@ from latentalign.alignment import (
 from tests.alignment.choices import seeded
 
 POSTERIOR_NEEDED = ["variational", "wake", "rws", "vimco", {"name": "svi", "start": "posterior"}]
-OBJECTIVES = [*POSTERIOR_NEEDED, "soft", "marginal", {"name": "marginal", "prune": 0.05}, "hard", "svi"]
+OBJECTIVES = [*POSTERIOR_NEEDED, "soft", "marginal", {"name": "marginal", "prune": 0.05}, "hard", "svi", "em"]
 PREDICTORS = ["exact", "kmax:2", "sample:4", "soft"]
 
 

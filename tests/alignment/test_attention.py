@@ -22,7 +22,7 @@ from latentalign.alignment import (
 from tests import oracles
 
 POSTERIOR_NEEDED = ["variational", "wake", "rws", "vimco", {"name": "svi", "start": "posterior"}]
-POSTERIOR_REFUSED = ["soft", "marginal", "hard", "svi"]
+POSTERIOR_REFUSED = ["soft", "marginal", "hard", "svi", "em"]
 
 
 class Example:

@@ -29,6 +29,7 @@ from latentalign.alignment import (
     Sampled,
     Soft,
     SoftBaseline,
+    StochasticEM,
     StochasticVI,
     TableLikelihood,
     Vimco,
@@ -100,6 +101,7 @@ CHOICES: dict[str, Mistake] = {
     "prune of one": (lambda: Marginal(prune=1.0), ConfigError, ["prune", "1.0", "0.01"]),
     "prune below zero": (lambda: Enumerate(prune=-0.1), ConfigError, ["prune", "-0.1", "0.01"]),
     "prune of wake": (lambda: Wake(prune=2.0), ConfigError, ["prune", "2.0", "0.01"]),
+    "no shortlist": (lambda: StochasticEM(shortlist=0), ConfigError, ["shortlist", "at least 1", "0"]),
     "no steps": (lambda: StochasticVI(steps=0), ConfigError, ["steps", "at least 1", "0"]),
     "no learning rate": (
         lambda: StochasticVI(learning_rate=0.0),
@@ -246,7 +248,7 @@ for _objective in (Elbo(), Wake(), ReweightedWakeSleep(), Vimco(), StochasticVI(
         ConfigError,
         ["posterior", f"{type(_objective).__name__} expected", "received none", "pass posterior="],
     )
-for _objective in (Soft(), Marginal(), Hard(), StochasticVI()):
+for _objective in (Soft(), Marginal(), Hard(), StochasticVI(), StochasticEM()):
     COMBINATIONS[f"{_objective} with a posterior"] = (
         lambda objective=_objective: objective(AlignmentProblem(PRIOR, F, posterior=POSTERIOR)),
         ConfigError,

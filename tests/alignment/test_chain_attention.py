@@ -45,7 +45,7 @@ def example(objective: object, transitions: str = "jump", **options: object) -> 
 
 
 @pytest.mark.parametrize(
-    "objective", ["soft", "marginal", "hard", "variational", "wake", "rws", "vimco", "svi"]
+    "objective", ["soft", "marginal", "hard", "variational", "wake", "rws", "vimco", "svi", "em"]
 )
 @pytest.mark.parametrize("transitions", ["jump", "monotone"])
 def test_every_objective_trains_a_chain(objective: str, transitions: str) -> None:

@@ -49,7 +49,7 @@ def test_a_discrete_distribution_keeps_its_own_choices() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("objective", ["soft", "marginal", "hard", "svi"])
+@pytest.mark.parametrize("objective", ["soft", "marginal", "hard", "svi", "em"])
 def test_posterior_scores_are_refused_by_one_rule(objective: str, training: bool) -> None:
     example, attend = Example(), attention(objective=objective).train(training)
     with pytest.raises(ConfigError, match=r"posterior_scores: objective .* takes none; drop them"):

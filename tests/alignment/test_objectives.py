@@ -20,6 +20,7 @@ from latentalign.alignment import (
     ReweightedWakeSleep,
     RunningMean,
     Soft,
+    StochasticEM,
     StochasticVI,
     TableLikelihood,
     Vimco,
@@ -51,6 +52,7 @@ DETERMINISTIC = {
     "hard": (Hard(), lambda o: oracles.hard(o.prior, o.log_f)),
     "variational": (Elbo(), lambda o: oracles.elbo(o.posterior, o.prior, o.log_f)),
     "wake": (Wake(), lambda o: oracles.marginal(o.prior, o.log_f)),
+    "em": (StochasticEM(estimator=Enumerate()), lambda o: oracles.marginal(o.prior, o.log_f)),
     "svi": (StochasticVI(steps=3, learning_rate=0.7), svi_bound(3, 0.7, "prior")),
     "semi-amortised": (
         StochasticVI(steps=2, learning_rate=0.5, start="posterior"),
@@ -72,7 +74,7 @@ def test_value_equals_plain_enumeration(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", ["soft", "marginal", "hard", "variational"])
+@pytest.mark.parametrize("name", ["soft", "marginal", "hard", "variational", "em"])
 def test_gradient_equals_that_of_plain_enumeration(name: str, seed: int) -> None:
     objective, oracle = DETERMINISTIC[name]
     problem = problems.make(seed)

@@ -28,6 +28,7 @@ from latentalign.alignment import (
     Soft,
     SoftBaseline,
     SoftContext,
+    StochasticEM,
     StochasticVI,
     Vimco,
     Wake,
@@ -47,6 +48,7 @@ NAMED = {
     "rws": ReweightedWakeSleep(),
     "vimco": Vimco(),
     "svi": StochasticVI(),
+    "em": StochasticEM(),
 }
 
 

@@ -87,7 +87,7 @@ def test_answering(folders, tmp_path):
 SAMPLED = {"name": "variational", "estimator": {"name": "reinforce", "samples": 2}}
 EVERY = [
     "soft", "marginal", "hard", {"name": "hard", "estimator": "reinforce"}, "variational", SAMPLED,
-    {"name": "variational", "estimator": "gumbel"}, "rws", "wake", "vimco", "svi",
+    {"name": "variational", "estimator": "gumbel"}, "rws", "wake", "vimco", "svi", "em",
 ]  # fmt: skip
 PATHWISE = {"name": "variational", "estimator": "pathwise"}
 STEPS = [

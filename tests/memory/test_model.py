@@ -71,6 +71,7 @@ def test_one_by_one_is_the_same_as_in_a_batch(kind: str) -> None:
         "rws",
         "vimco",
         {"name": "svi", "steps": 2},
+        "em",
         {"name": "variational", "estimator": "reinforce"},
         {"name": "variational", "estimator": "gumbel"},
     ],

@@ -117,7 +117,7 @@ def test_a_posterior_from_the_prior_is_the_prior_times_what_the_network_says():
     "objective",
     ["soft", "marginal", "hard", {"name": "hard", "estimator": "reinforce"}, "variational",
      {"name": "variational", "estimator": "reinforce"}, {"name": "variational", "estimator": "gumbel"},
-     "wake", "rws", "vimco", "svi"],
+     "wake", "rws", "vimco", "svi", "em"],
     ids=str,
 )  # fmt: skip
 def test_every_categorical_objective_gives_gradients(objective):

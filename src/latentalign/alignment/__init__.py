@@ -41,6 +41,7 @@ from latentalign.alignment.learning.objectives import (
     Marginal,
     Objective,
     Soft,
+    StochasticEM,
     StochasticVI,
     Wake,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "SoftBaseline",
     "SoftContext",
     "SoftmaxHead",
+    "StochasticEM",
     "StochasticVI",
     "TableLikelihood",
     "Transitions",

@@ -32,6 +32,7 @@ from latentalign.alignment.learning.objectives import (
     Marginal,
     Objective,
     Soft,
+    StochasticEM,
     StochasticVI,
     Wake,
 )
@@ -49,6 +50,7 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "rws": ReweightedWakeSleep,
     "vimco": Vimco,
     "svi": StochasticVI,
+    "em": StochasticEM,
 }
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "enumerate": Enumerate,

@@ -12,7 +12,7 @@ from latentalign.alignment.checks import check_count, check_fraction, check_posi
 from latentalign.alignment.errors import ConfigError
 from latentalign.alignment.latents.latent import DiscreteLatent, Latent
 from latentalign.alignment.learning.bound import Bound, describe
-from latentalign.alignment.learning.estimators import Enumerate, Estimator
+from latentalign.alignment.learning.estimators import Enumerate, Estimator, NoBaseline, Reinforce
 from latentalign.alignment.learning.marginal import exact_marginal
 from latentalign.alignment.learning.problem import AlignmentProblem
 
@@ -171,6 +171,32 @@ class Wake(Objective):
             kl=q.detach().kl(prior.detach()),
             diagnostics=describe(prior, q, dropped_mass=exact.dropped, posterior_fit=fit),
         )
+
+
+@dataclass(frozen=True)
+class StochasticEM(Objective):
+    """The ELBO with q by Bayes' rule from a cheap f in place of an inference network: q_i ∝ p_i f̂_i.
+
+    f̂ is f with a normaliser over a shortlist: an example's own outputs and the `shortlist` likeliest other values under
+    soft attention. So q costs a small part of S evaluations of f. If all output values are on the list, or the
+    likelihood knows no cheaper way, q is the exact posterior and the gradient that of the log marginal: a step of EM,
+    by samples. Nothing is learnt through q.
+    """
+
+    shortlist: int = 64
+    estimator: Estimator = field(default_factory=lambda: Reinforce(baseline=NoBaseline()))
+
+    def __post_init__(self) -> None:
+        check_count("shortlist", self.shortlist, hint="64 output values are a good start")
+
+    def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
+        prior = discrete_only(problem.prior, self).detach()
+        with torch.no_grad():
+            log_f = problem.likelihood.by_shortlist(
+                prior.mean(), prior.support, size=self.shortlist, steps=problem.steps
+            )
+            posterior = prior.marginalise(log_f).posterior
+        return Elbo(self.estimator)(replace(problem, posterior=posterior), generator=generator)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class PairwiseHead(ABC):
     has_logits: bool | None = None
     # whether pairs with an upstream gradient of 0 cost nothing in the backward pass
     is_lazy: bool = False
+    # whether there is an `upper_bound`, by a normaliser over a shortlist of output values
+    has_shortlists: bool = False
 
     @abstractmethod
     def __call__(self, context: Tensor, query: Tensor) -> Tensor | Distribution:
@@ -38,9 +40,17 @@ class PairwiseHead(ABC):
         """log f [N] of targets [N] where pair n reads values[rows[0][n]] and queries[rows[1][n]]."""
 
     def upper_bound(
-        self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor
+        self,
+        values: Tensor,
+        queries: Tensor,
+        targets: Tensor,
+        positions: Tensor,
+        others: Tensor | None = None,
     ) -> Tensor | None:
-        """A cheap upper bound of log f at positions [B,T,K] for targets [B,T]; None where there is none."""
+        """A cheap upper bound of log f at positions [B,T,K] for targets [B,T]; None where there is none.
+
+        The more likely output values there are among `others` [B,C], the less it is above log f.
+        """
         return None
 
     def mean_over_target(self, context: Tensor, query: Tensor, targets: Tensor) -> Tensor | None:

@@ -75,6 +75,15 @@ class Likelihood(ABC):
         values = self.pairs(*mask.nonzero(as_tuple=True))
         return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
+    def by_shortlist(self, mean: Tensor, support: Tensor, *, size: int, steps: Tensor) -> Tensor:
+        """log f on a support [B,T,S] with a normaliser over a shortlist of output values, 0 elsewhere; without a graph.
+
+        The shortlist of an example is what it observes and the `size` likeliest values at the mixtures `mean` [B,T,S]
+        of its `steps` [B,T]. The result is never below log f. It is log f itself if all output values are on the list,
+        or if f has no such normaliser (here).
+        """
+        return self.detach().everywhere(support)
+
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         """Log probabilities of every output value at N pairs: [N,V]."""
         raise NoOutputValues(type(self).__name__)
@@ -248,6 +257,27 @@ class ContextLikelihood(Likelihood):
             return super().upper_bound(positions)
         return found if self.counted is None else found.masked_fill(~self.counted[..., None], 0.0)
 
+    @torch.no_grad()
+    def by_shortlist(self, mean: Tensor, support: Tensor, *, size: int, steps: Tensor) -> Tensor:
+        if not self._pairwise.has_shortlists:
+            return super().by_shortlist(mean, support, size=size, steps=steps)
+        positions = torch.arange(support.shape[-1], device=support.device).expand(support.shape)
+        others = self._shortlist(mean, size, steps)
+        found = self._pairwise.upper_bound(self.values, self.queries, self._need_targets(), positions, others)
+        assert found is not None
+        wanted = support if self.counted is None else support & self.counted[..., None]
+        return found.masked_fill(~wanted, 0.0)
+
+    def _shortlist(self, z: Tensor, size: int, steps: Tensor) -> Tensor:
+        """The output values of the largest expected counts over an example's steps [B,T] at mixtures z: [B,size]."""
+        example, step = steps.nonzero(as_tuple=True)
+        contexts, queries = self.contexts(z)[example, step], self.queries[example, step]
+        total = queries.new_zeros(len(steps), self.width, dtype=torch.float32)
+        for chunk in self.chunks(len(example)):
+            probs = self._log_probs(contexts[chunk], queries[chunk]).exp_()
+            total.index_add_(0, example[chunk], probs.float())
+        return total.topk(min(size, self.width), dim=-1).indices
+
     def log_probs_pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:
         values = self.values.flatten(0, 1).index_select(0, example * self.values.shape[1] + position)
         queries = self.queries.flatten(0, 1).index_select(0, example * self.queries.shape[1] + step)
@@ -304,6 +334,9 @@ class _WithoutGraph(Likelihood):
 
     def upper_bound(self, positions: Tensor) -> Tensor:
         return self.inner.upper_bound(positions)
+
+    def by_shortlist(self, mean: Tensor, support: Tensor, *, size: int, steps: Tensor) -> Tensor:
+        return self.inner.by_shortlist(mean, support, size=size, steps=steps)
 
     @torch.no_grad()
     def pairs(self, example: Tensor, step: Tensor, position: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ class SoftmaxHead(PairwiseHead):
         self.output = output
         self.activation = ACTIVATIONS[activation]
         self.width = output.out_features
-        self.is_lazy = blockwise
+        self.is_lazy = self.has_shortlists = blockwise
 
     def __call__(self, context: Tensor, query: Tensor) -> Tensor:
         inputs = context + query
@@ -139,16 +139,22 @@ class SoftmaxHead(PairwiseHead):
 
     @torch.no_grad()
     def upper_bound(
-        self, values: Tensor, queries: Tensor, targets: Tensor, positions: Tensor
+        self,
+        values: Tensor,
+        queries: Tensor,
+        targets: Tensor,
+        positions: Tensor,
+        others: Tensor | None = None,
     ) -> Tensor | None:
-        """By a softmax over the words of the same example: those that the other positions would rather say."""
-        if not self.is_lazy:
+        """By a softmax over the words of the same example (other positions would rather say those) and `others`."""
+        if not self.has_shortlists:
             return None
+        words = targets if others is None else torch.cat([targets, others], dim=1)  # [B,T+C]
         steps = torch.arange(targets.shape[1], device=targets.device)[:, None].expand_as(positions)
         own = _first(targets)[:, :, None].expand_as(positions).flatten(1)  # [B,T·K]
         found = values.new_empty(own.shape, dtype=widened(values.dtype))
         rows = (positions.flatten(1), steps.flatten(1))
-        for block, part in self._among(values, queries, rows, targets):
+        for block, part in self._among(values, queries, rows, words):
             found[:, block] = part.gather(2, own[:, block, None])[..., 0]
         return found.view(positions.shape)
 

@@ -109,13 +109,14 @@ _ROWS = (
     ),
     _from_prior("enumerate-from-prior", ENUMERATED, "enumerate"),
     _from_prior("sample-from-prior", SAMPLED, "reinforce", samples=1, baseline="soft"),
+    RowSpec("em", "em", "reinforce", {"name": "em", "shortlist": 64}, labels={"samples": 1}),
 )  # fmt: skip
 
 SPECS: dict[str, RowSpec] = {spec.name: spec for spec in _ROWS}
 PAPER = (
     "soft", "marginal", "hard-enumerate", "hard-sample", "relaxed", "variational-enumerate", "variational-sample",
 )  # fmt: skip
-TABLE1 = (*PAPER, "wake", "chain", "enumerate-from-prior", "sample-from-prior")
+TABLE1 = (*PAPER, "wake", "chain", "enumerate-from-prior", "sample-from-prior", "em")
 TABLE2 = tuple(name for name in PAPER if name != "relaxed")  # K-max needs a categorical prior
 TABLE3 = (
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",

@@ -16,6 +16,7 @@ ROWS = {
     "variational-sample": "g2p-variational-sample",
     "variational-from-prior": "g2p-variational-from-prior",
     "variational-sample-from-prior": "g2p-variational-sample-from-prior",
+    "em": "g2p-em",
     "rws": "g2p-rws",
     "vimco": "g2p-vimco",
     "chain": "g2p-chain",

@@ -22,6 +22,8 @@ STATEMENTS = (
     ("nll", "marginal", "variational"),
     ("nll", "marginal", "variational-sample"),
     ("nll", "variational-sample", "variational-sample-from-prior"),
+    ("nll", "soft", "em"),
+    ("nll", "variational-sample", "em"),
     ("nll", "hard", "soft"),
     ("nll", "marginal", "chain"),
     ("nll", "soft", "chain-monotone"),
@@ -29,6 +31,7 @@ STATEMENTS = (
     ("word_error", "soft", "variational-sample-from-prior"),
     ("word_error", "soft", "variational"),
     ("word_error", "soft", "marginal"),
+    ("word_error", "soft", "em"),
     ("word_error", "hard", "soft"),
     ("word_error", "marginal", "chain"),
     ("word_error", "soft", "chain-monotone"),
@@ -38,6 +41,7 @@ STATEMENTS = (
     ("sharpness", "marginal", "soft"),
     ("sharpness", "variational-sample", "soft"),
     ("sharpness", "variational-sample-from-prior", "soft"),
+    ("sharpness", "em", "soft"),
     ("sharpness", "chain-monotone", "soft"),
 )
 CONFIDENCE = 0.95
