@@ -119,26 +119,21 @@ def test_of_a_chain_it_is_the_marginal_over_paths(seed: int) -> None:
         torch.testing.assert_close(found, exact, **EXACT)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_samples_have_the_gradient_of_the_marginal_on_average(seed: int) -> None:
-    problem = make(seed, spread=1.0)
-    times = 3000
-    many = Problem(
-        **{
-            name: tensor if name == "weight" else tensor[:1].repeat(times, *[1] * (tensor.dim() - 1))
-            for name, tensor in vars(problem).items()
-        }
+@pytest.mark.parametrize("seed", range(3))
+def test_the_prior_learns_without_noise_from_one_sample(seed: int) -> None:
+    """Its part of the bound is in closed form; only f is read at the sample."""
+    problem = make(seed)
+    found, exact = (
+        problem.gradients(
+            objective(
+                AlignmentProblem(problem.prior(), likelihood_of(problem)),
+                generator=torch.Generator().manual_seed(seed),
+            ).surrogate.sum()
+        )
+        for objective in (StochasticEM(shortlist=VOCABULARY), Marginal())
     )
-    bound = StochasticEM(shortlist=VOCABULARY)(
-        AlignmentProblem(many.prior(), likelihood_of(many)), generator=torch.Generator().manual_seed(seed)
-    )
-    exact = Marginal()(AlignmentProblem(problem.prior(), likelihood_of(problem)))
-    found = problem.gradients(bound.surrogate.sum() / times)
-    expected = problem.gradients(exact.surrogate[:1].sum())
-    for name in ("prior_scores", "values", "queries", "weight"):
-        torch.testing.assert_close(found[name], expected[name], atol=0.05, rtol=0.0)
-    # the prior's part is in closed form: no noise at all
-    torch.testing.assert_close(found["prior_scores"], expected["prior_scores"], **EXACT)
+    torch.testing.assert_close(found["prior_scores"], exact["prior_scores"], **EXACT)
+    assert not torch.allclose(found["values"], exact["values"], atol=1e-3)
 
 
 def test_a_longer_list_makes_the_bound_tighter() -> None:
@@ -163,12 +158,13 @@ def test_nothing_is_learnt_through_q() -> None:
         objective(AlignmentProblem(problem.prior(), likelihood_of(problem))).surrogate.sum()
     )
     prior, likelihood = problem.prior(), likelihood_of(problem)
-    steps = torch.ones(2, 4, dtype=torch.bool)
-    rough = likelihood.by_shortlist(prior.mean(), prior.support, size=2, steps=steps)
-    q = prior.detach().marginalise(rough).posterior
+    q = objective.posterior(AlignmentProblem(prior, likelihood))
+    assert not q.alignment_probs().requires_grad
     given = Elbo()(AlignmentProblem(prior, likelihood, posterior=q)).surrogate.sum()
     problems.assert_same_gradients(found, problem.gradients(given))
-    assert not torch.allclose(q.probs, exact_posterior(prior, likelihood).alignment_probs(), atol=1e-3)
+    assert not torch.allclose(
+        q.alignment_probs(), exact_posterior(prior, likelihood).alignment_probs(), atol=1e-3
+    )
 
 
 def test_padding_says_nothing_about_the_list() -> None:

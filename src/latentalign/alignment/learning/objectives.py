@@ -189,14 +189,20 @@ class StochasticEM(Objective):
     def __post_init__(self) -> None:
         check_count("shortlist", self.shortlist, hint="64 output values are a good start")
 
+    @torch.no_grad()
+    def posterior(self, problem: AlignmentProblem) -> DiscreteLatent:
+        """q by Bayes' rule from the prior and f̂, without a graph."""
+        prior = discrete_only(
+            problem.prior, self
+        ).detach()  # a chain's posterior has the prior's own transitions
+        log_f = problem.likelihood.by_shortlist(
+            prior.mean(), prior.support, size=self.shortlist, steps=problem.steps
+        )
+        return prior.marginalise(log_f).posterior
+
     def _bound(self, problem: AlignmentProblem, generator: torch.Generator | None) -> Bound:
-        prior = discrete_only(problem.prior, self).detach()
-        with torch.no_grad():
-            log_f = problem.likelihood.by_shortlist(
-                prior.mean(), prior.support, size=self.shortlist, steps=problem.steps
-            )
-            posterior = prior.marginalise(log_f).posterior
-        return Elbo(self.estimator)(replace(problem, posterior=posterior), generator=generator)
+        found = replace(problem, posterior=self.posterior(problem))
+        return Elbo(self.estimator)(found, generator=generator)
 
 
 @dataclass(frozen=True)
