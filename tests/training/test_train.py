@@ -65,6 +65,7 @@ def test_loggers_get_bound_kl_entropy_and_speed(tmp_path: Path) -> None:
         "wake",
         "rws",
         "vimco",
+        "em",
         {"name": "svi", "steps": 2, "start": "posterior"},
     ],
     ids=str,

@@ -238,6 +238,7 @@ def test_without_jumps_it_is_the_categorical():
         "wake",
         "rws",
         "vimco",
+        "em",
     ],
 )
 def test_objectives_train_every_part(objective, q, network):
