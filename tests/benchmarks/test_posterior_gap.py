@@ -11,7 +11,11 @@ from latentalign.translation.network.model import TranslationModel
 def test_gaps_of_every_way_to_find_q() -> None:
     torch.manual_seed(1)
     config = ModelConfig(
-        embedding_size=8, memory_size=8, decoder_size=8, attention_size=8, inference_network={"memory_size": 8}
+        embedding_size=8,
+        memory_size=8,
+        decoder_size=8,
+        attention_size=8,
+        inference_network={"memory_size": 8},
     )
     model = TranslationModel(config, source_size=60, target_size=60, needs_posterior=True).eval()
     for parameter in model.parameters():

@@ -142,7 +142,11 @@ def test_a_training_step_of_every_task(tmp_path, name, objective, changes, bf16)
     assert gradients
     assert all(bool(one.isfinite().all()) for one in gradients)
     assert learns[1] or not schedule.needs_posterior
-    drawn = isinstance(objective, dict) or objective in ("rws", "vimco", "em")  # by a generator of that device
+    drawn = isinstance(objective, dict) or objective in (
+        "rws",
+        "vimco",
+        "em",
+    )  # by a generator of that device
     if not drawn:
         assert at_home(totals)[0].item() == pytest.approx(expected[0].item(), rel=0.05 if bf16 else 1e-3)
 

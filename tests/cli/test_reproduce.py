@@ -25,7 +25,7 @@ KEYS = {
 PAPER = [
     "soft", "marginal", "hard-enumerate", "hard-sample", "relaxed", "variational-enumerate", "variational-sample"
 ]  # fmt: skip
-TABLE1 = [*PAPER, "wake", "chain", "enumerate-from-prior", "sample-from-prior"]
+TABLE1 = [*PAPER, "wake", "chain", "enumerate-from-prior", "sample-from-prior", "em"]
 TABLE3 = [
     "variational-sample", "rws", "gumbel", "vimco", "svi", "semi-amortised", "leave-one-out-2", "leave-one-out-5",
     "logistic-normal", "sparsemax", "gaussian-context", "enumerate-from-prior", "sample-from-prior",
@@ -52,6 +52,8 @@ def test_mistakes_are_told_in_one_line(data, tmp_path):
     assert_mistake(command("table1", data, *out, "--task", "music"), "--task music", "vqa")
     assert_mistake(command("table1", data, *out, "--set", "schedule=[]", "--set", "modle=1"), "modle")
     assert_mistake(command("table1", data, *out, "--set", "training.epochs=1.0"), "training.epochs")
+    assert_mistake(command("table1", data, *out, "--finished"), "--finished", "no row of table1", "--adopt")
+    assert_mistake(command("figure3", data, *out, "--finished"), "--finished", "reads the runs")
     assert not (tmp_path / "out").exists()
 
 
@@ -60,7 +62,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(data, tmp_path):
     assert outcome.code == 0
     lines = outcome.stdout.splitlines()
     assert sum(line.startswith("warmup-") for line in lines) == 5
-    assert sum("-s1: to be trained" in line for line in lines) == 11
+    assert sum("-s1: to be trained" in line for line in lines) == 12
     assert sum("-s2: to be trained, after warmup-" in line for line in lines) == 3
     assert not (tmp_path / "out").exists()
 
@@ -132,7 +134,7 @@ def test_everything_on_a_generated_corpus(data, tmp_path):
     assert len(trained) == 4 + 1 + len({*TABLE1, *TABLE3}) + len(_PRINCIPAL)
 
     again, said = produce("table1", data, out, "--jobs", 2, "--seeds", "1,2")
-    assert said == "table1: 14 cells, 14 done before\n"
+    assert said == "table1: 15 cells, 15 done before\n"
     check_rows(again["rows"], [row["row"] for row in again["rows"]])
 
 

@@ -64,6 +64,9 @@ class Reproduce:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is done and what would be trained.")
     ] = False
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing: write the results of what is finished.")
+    ] = False
     json_output: Annotated[bool, typer.Option("--json", help="Print the study as one JSON object.")] = False
 
     def __call__(self) -> None:
@@ -84,7 +87,7 @@ class Reproduce:
             self._reproduce_paper()
 
     def _reproduce_paper(self) -> None:
-        from latentalign.reports.grid.reproduce import describe_plan, reproduce
+        from latentalign.reports.grid.reproduce import describe_plan, reproduce, write_finished
 
         if self.languages is not None:
             raise UserError(f"--languages: goes with {LETTERS_TO_SOUNDS} alone; leave it out")
@@ -92,7 +95,10 @@ class Reproduce:
         if self.dry_run:
             print("\n".join(describe_plan(self.study, settings)))
             return
-        content = reproduce(self.study, settings, out=self.out, jobs=self.jobs, say=_say)
+        if self.finished:
+            content = write_finished(self.study, settings, out=self.out)
+        else:
+            content = reproduce(self.study, settings, out=self.out, jobs=self.jobs, say=_say)
         self._print(content, self.out / f"{self.study}.md")
 
     def _grid_settings(self) -> "GridSettings":
@@ -118,7 +124,7 @@ class Reproduce:
     def _reproduce_sounds(self) -> None:
         from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
         from latentalign.reports.sounds.rows import parse_languages
-        from latentalign.reports.sounds.study import choose_cells, describe, reproduce
+        from latentalign.reports.sounds.study import choose_cells, describe, reproduce, write_finished
 
         require_folder(self.data, "the words of `latentalign download g2p`")
         beam = 5 if self.beam is None else self.beam
@@ -130,7 +136,10 @@ class Reproduce:
         if self.dry_run:
             print("\n".join(describe(grid, cells)))
             return
-        content = reproduce(settings, cells, out=self.out, jobs=self.jobs, say=_say)
+        if self.finished:
+            content = write_finished(grid, cells, out=self.out)
+        else:
+            content = reproduce(settings, cells, out=self.out, jobs=self.jobs, say=_say)
         self._print(content, self.out / "README.md")
 
     @property

@@ -79,6 +79,10 @@ def test_a_part_of_the_grid_has_its_page_and_the_rest_is_named(data):
     before = (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns
     plan = reproduce(data, "--only", "soft", "--dry-run")
     assert plan.stdout.splitlines() == ["dut-soft-s1: to be trained", "fre-soft-s1: done"]
+    finished = reproduce(data, "--only", "soft", "--finished")
+    assert finished.code == 0, finished.stderr
+    assert "1 of 2 runs are done" in finished.stdout
+    assert_mistake(reproduce(data, "--only", "hard", "--finished"), "--finished", "none of these cells")
     found = reproduce(data, "--only", "soft")
     assert "2 cells, 1 done before" in found.stderr
     assert (out / "runs/fre/soft-s1/row.json").stat().st_mtime_ns == before

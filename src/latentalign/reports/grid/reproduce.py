@@ -43,6 +43,22 @@ def reproduce(name: str, settings: GridSettings, *, out: Path, jobs: int, say: S
     return study.finish(grid, collect(grid, study, cells), out)
 
 
+def write_finished(name: str, settings: GridSettings, *, out: Path) -> dict[str, Any]:
+    """Write the study of the rows that are measured already; nothing is trained or measured."""
+    specs, studies = find_task_studies(settings.task)
+    study, grid = _find(studies, name, settings), Grid(settings, specs)
+    if study.needs != "rows":
+        raise UserError(
+            f"--finished: {name} reads the runs themselves, not only their rows; leave --finished out"
+        )
+    found = collect(grid, study, _cells(grid, study))
+    if not found["rows"]:
+        raise UserError(
+            f"--finished: no row of {name} is measured in {settings.runs}; --adopt takes in other folders"
+        )
+    return study.finish(grid, found, out)
+
+
 def _run_apart(
     grid: Grid, study: Study, todo: list[Job], parts: dict[str, Cell | Warmup], *, jobs: int, say: Say
 ) -> None:

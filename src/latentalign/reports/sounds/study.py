@@ -56,6 +56,15 @@ def reproduce(
     return write_results(grid, cells, out)
 
 
+def write_finished(grid: SoundGrid, cells: Sequence[SoundCell], *, out: Path) -> dict[str, Any]:
+    """Write the page of the cells that are measured already; nothing is trained or measured."""
+    if all(grid.recall(cell) is None for cell in cells):
+        raise UserError(
+            f"--finished: none of these cells is measured in {grid.runs}; --adopt takes in other folders"
+        )
+    return write_results(grid, cells, out)
+
+
 def plan(grid: SoundGrid, cells: Sequence[SoundCell]) -> dict[str, SoundCell]:
     """What is to be done, members before their ensemble: it needs their runs, not only their rows."""
     missing = [cell for cell in cells if grid.recall(cell) is None]
