@@ -4,6 +4,7 @@ python -m benchmarks.posterior_gap RUN [--batches 8] [--out FILE.json]
 
 RUN has an inference network. `training` is over training pairs with dropout, as the bound meets them; `validation` is
 without dropout. Processor seconds of a batch are those of finding q, from prior and likelihood to its probabilities.
+`steps` is what whole training steps cost from there on, over those of soft attention, on the same batches in turns.
 """
 
 import argparse
@@ -19,13 +20,21 @@ import torch
 
 from latentalign.alignment.learning.objectives import Elbo, StochasticEM
 from latentalign.alignment.metrics import log_marginal
+from latentalign.alignment.registry import build_objective
 from latentalign.files import write_atomic
-from latentalign.reports.grid.step_cost import prepare_again, spread_batches
+from latentalign.reports.grid.step_cost import BareLoop, prepare_again, spread_batches
 from latentalign.training.loop.allocator import keep_freed_memory
 from latentalign.training.run.environment import git_revision
 from latentalign.training.trained_run import load
 
 SHORTLISTS = (16, 32, 64, 128, 256)
+SAMPLED = {"name": "reinforce", "samples": 1, "baseline": "soft"}
+OBJECTIVES: dict[str, Any] = {
+    "soft": "soft",
+    "variational, one sample": {"name": "variational", "estimator": SAMPLED},
+    "em, one sample": "em",
+    "marginal, pruned at 0.005": {"name": "marginal", "prune": 0.005},
+}
 
 
 def ways(problem: Any) -> dict[str, Callable[[], Any]]:
@@ -70,6 +79,22 @@ def measure(model: Any, batches: list[Any]) -> dict[str, dict[str, float]]:
     }
 
 
+def step_costs(folder: Path, batches: list[Any]) -> dict[str, float]:
+    """Processor time of training steps that begin at this run, over that of soft attention's."""
+    loops = {
+        name: BareLoop(load(folder, device="cpu").model, build_objective(objective), learning_rate=1e-4)
+        for name, objective in OBJECTIVES.items()
+    }
+    seconds = dict.fromkeys(loops, 0.0)
+    for number, batch in enumerate(batches):
+        for name, loop in loops.items():
+            started = time.process_time()
+            loop.step(batch)
+            if number > 0:  # the first one also pays for what torch sets up once
+                seconds[name] += time.process_time() - started
+    return {name: round(spent / seconds["soft"], 2) for name, spent in seconds.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -89,6 +114,7 @@ def main() -> None:
     found: dict[str, Any] = {"revision": git_revision(), "run": options.run.name}
     found["training"] = measure(run.model.train(), training)
     found["validation"] = measure(run.model.eval(), validation)
+    found["steps"] = step_costs(options.run, training)
     text = json.dumps(found, indent=1)
     if options.out is not None:
         write_atomic(options.out, text + "\n")
