@@ -181,6 +181,14 @@ def speed(
     }
 
 
+def peer_errors(folder: Path) -> list[float]:
+    """Wrong words in per cent after every epoch, from the peer's journal; our runs beside it keep one, too."""
+    (journal,) = (folder / "peer").rglob("metrics.csv")
+    with journal.open(encoding="utf-8") as lines:
+        accuracies = [float(row["val_accuracy"]) for row in csv.DictReader(lines) if row.get("val_accuracy")]
+    return [round(100 * (1 - accuracy), 2) for accuracy in accuracies]
+
+
 def errors(network: Network, peer: Path, train: Path, dev: Path, folder: Path, epochs: int) -> dict[str, Any]:
     """Word errors on development words after training to the end."""
     words = words_of(dev)
@@ -190,14 +198,14 @@ def errors(network: Network, peer: Path, train: Path, dev: Path, folder: Path, e
     for beam, name in ((1, "word_error_greedy"), (5, "word_error_beam_5")):
         texts = search(run, [letters for letters, _ in words], beam=beam)
         found["ours"][name] = round(error_rates(texts, [phones for _, phones in words])["word_error"], 2)
-    logged = {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"save_dir": str(folder)}}
+    logged = {
+        "class_path": "lightning.pytorch.loggers.CSVLogger",
+        "init_args": {"save_dir": str(folder / "peer")},
+    }
     seconds, _ = spend(
         theirs(network, peer, train, dev, folder, {"max_epochs": epochs, "logger": logged}), folder / "log"
     )
-    (journal,) = folder.rglob("metrics.csv")
-    with journal.open(encoding="utf-8") as lines:
-        accuracies = [float(row["val_accuracy"]) for row in csv.DictReader(lines) if row.get("val_accuracy")]
-    wrong = [round(100 * (1 - accuracy), 2) for accuracy in accuracies]
+    wrong = peer_errors(folder)
     found["yoyodyne"] = {
         "processor_seconds": round(seconds),
         "word_error_greedy_last": wrong[-1],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from benchmarks.yoyodyne import NETWORKS, theirs
+from benchmarks.yoyodyne import NETWORKS, peer_errors, theirs
 
 
 def configured(network, folder):
@@ -38,3 +38,14 @@ def test_the_sizes_of_the_transformer(tmp_path):
     assert (encoder["layers"], encoder["hidden_size"]) == (sizes.encoder.layers, sizes.encoder.feed_forward)
     assert model["init_args"]["decoder_layers"] == sizes.decoder.layers
     assert model["init_args"]["decoder_attention_heads"] == sizes.decoder.heads
+
+
+def test_errors_are_read_from_the_journal_of_the_peer_alone(tmp_path):
+    for name, text in {
+        "ours/logs/csv/version_0": "step,valid/nll\n25,1.5\n",
+        "peer/lightning_logs/version_0": "epoch,step,train_loss,val_accuracy,val_loss\n"
+        "0,249,,0.25,0.3\n0,249,0.9,,\n1,499,,0.521,0.2\n",
+    }.items():
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "metrics.csv").write_text(text, encoding="utf-8")
+    assert peer_errors(tmp_path) == [75.0, 47.9]
