@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from latentalign.alignment.learning.objectives import Elbo, StochasticEM
-from latentalign.alignment.metrics import log_marginal
+from latentalign.alignment.metrics import exact_posterior, log_marginal
 from latentalign.alignment.registry import build_objective
 from latentalign.files import write_atomic
 from latentalign.reports.grid.step_cost import BareLoop, prepare_again, spread_batches
@@ -47,9 +47,7 @@ def ways(problem: Any) -> dict[str, Callable[[], Any]]:
         "prior": lambda: problem.prior,
         "inference network": lambda: problem.posterior,
         **{f"shortlist of {size}": lambda size=size: shortlist(size) for size in SHORTLISTS},
-        "exact": lambda: (
-            problem.prior.marginalise(problem.likelihood.everywhere(problem.prior.support)).posterior
-        ),
+        "exact": lambda: exact_posterior(problem.prior, problem.likelihood),
     }
 
 

@@ -192,9 +192,8 @@ class StochasticEM(Objective):
     @torch.no_grad()
     def posterior(self, problem: AlignmentProblem) -> DiscreteLatent:
         """q by Bayes' rule from the prior and f̂, without a graph."""
-        prior = discrete_only(
-            problem.prior, self
-        ).detach()  # a chain's posterior has the prior's own transitions
+        # detached: a chain's posterior has the prior's own transitions
+        prior = discrete_only(problem.prior, self).detach()
         log_f = problem.likelihood.by_shortlist(
             prior.mean(), prior.support, size=self.shortlist, steps=problem.steps
         )
