@@ -149,6 +149,18 @@ def test_the_gradient_is_clipped_by_its_norm(tmp_path: Path) -> None:
     assert norms[1] == pytest.approx(1e-3, rel=1e-3)
 
 
+@pytest.mark.parametrize("clip", [0.0, 0.02])
+def test_wake_moves_the_model_exactly_as_the_marginal_does(tmp_path: Path, clip: float) -> None:
+    """θ is clipped by its own norm: how large the gradient of φ is does not matter to it."""
+    settings = {"model": {"dropout": 0.0}, "training": {"epochs": 2.0, "gradient_clip": clip}}
+    for objective in ("marginal", "wake"):
+        run(tmp_path / objective, objective=objective, **settings)
+    theta, both = weights(tmp_path / "marginal"), weights(tmp_path / "wake")
+    assert len(both) > len(theta)  # φ besides
+    for name in theta:
+        torch.testing.assert_close(both[name], theta[name], atol=0.0, rtol=0.0)
+
+
 def test_bf16_trains(tmp_path: Path) -> None:
     run(tmp_path / "run", training={"epochs": 3.0, "precision": "bf16"})
     lines = metrics(tmp_path / "run")

@@ -43,8 +43,8 @@ class BareLoop:
         self, model: Any, objective: Any, *, learning_rate: float, clip: float = 0.0, seed: int = 0
     ) -> None:
         self.model, self.objective, self.clip = model.train(), objective, clip
-        self.parameters = list(model.parameters())
-        self.optimizer = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
+        self.parts = [list(part) for part in (model.theta(), model.phi())]  # each clipped by itself
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
         self.generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)
 
@@ -57,7 +57,8 @@ class BareLoop:
         outputs = weights.sum()
         (-(bound.surrogate * weights).sum() / outputs).backward()
         if self.clip > 0:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+            for parameters in self.parts:
+                torch.nn.utils.clip_grad_norm_(parameters, self.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return float(outputs), bound

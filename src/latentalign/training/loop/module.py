@@ -1,5 +1,6 @@
 """One Lightning module for every task: it asks the model for a problem, the objective for a bound, and steps."""
 
+import math
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ class AlignmentModule(LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.model: Any = model
+        self._parts = (list(model.theta()), list(model.phi()))
         # running means and the like travel in checkpoints
         self.objectives = nn.ModuleList(
             part for phase in schedule.phases for part in phase.objective.modules()
@@ -162,17 +164,22 @@ class AlignmentModule(LightningModule):
         return [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
 
     def _clip(self, step: Step) -> None:
-        """Scale the gradient down to its largest norm; a norm that is not finite ends the run."""
-        gradients = self._gradients()
-        if not gradients:
-            return
-        norm = float(torch.nn.utils.get_total_norm(gradients))
-        if not norm < float("inf"):  # NaN compares false
-            raise NonFinite(self.step + 1, step.examples, explain_gradients(self))
-        self.gradient_norm = norm
-        limit = self.training_config.gradient_clip
-        if 0 < limit < norm:
-            torch._foreach_mul_(gradients, limit / (norm + 1e-6))
+        """Scale the gradients of θ and of φ down to their largest norm, each by itself: φ must not slow θ down.
+
+        A norm that is not finite ends the run.
+        """
+        limit, norms = self.training_config.gradient_clip, []
+        for parameters in self._parts:
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            if not gradients:
+                continue
+            norm = float(torch.nn.utils.get_total_norm(gradients))
+            if not norm < float("inf"):  # NaN compares false
+                raise NonFinite(self.step + 1, step.examples, explain_gradients(self))
+            norms.append(norm)
+            if 0 < limit < norm:
+                torch._foreach_mul_(gradients, limit / (norm + 1e-6))
+        self.gradient_norm = math.hypot(*norms)
 
     def _check(self, totals: Tensor, step: Step) -> None:
         if not bool(torch.isfinite(totals).all()):

@@ -77,7 +77,9 @@ class TrainingConfig(Section):
     learning_rate: PositiveFloat = 1e-3
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
-    gradient_clip: NonNegativeFloat = 5.0  # largest norm of the gradient; 0 turns it off
+    gradient_clip: NonNegativeFloat = (
+        5.0  # largest norm of the gradient of θ, and of that of φ; 0 turns it off
+    )
     warmup_steps: NonNegativeInt = 0  # the rate grows evenly over the first updates
     decay: Decay = PlateauDecay()  # how it falls: plateau, inverse_sqrt, cosine, or a mapping with `name`
     halving: HalvingConfig = HalvingConfig()  # of plateau
