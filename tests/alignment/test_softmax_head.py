@@ -131,6 +131,31 @@ class Products(TorchDispatchMode):
 
 
 @pytest.mark.usefixtures("blocks")
+def test_pairs_that_rounding_loses_are_left_out_of_the_backward_pass() -> None:
+    setting = Setting()
+    found, expected = (REQUESTS["everywhere"](f) for f in (setting.fast, setting.plain))
+    number = torch.arange(60).view(found.shape)
+    # 10 pairs matter, 10 hardly, 40 together less than eps of the largest
+    slopes = torch.where(number % 6 == 0, 1.0, torch.where(number % 6 == 1, 1e-16, 1e-18)).to(DOUBLE)
+    with Products() as products:
+        gradients = setting.gradients((found * slopes).sum())
+    again = {KEPT["kept"]: 0, KEPT["some"]: 8, KEPT["recomputed"]: 20}[module.KEPT_ELEMENTS]
+    assert products.rows == 20 + again
+    for a, b in zip(gradients, setting.gradients((expected * slopes).sum()), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])
+def test_a_gradient_that_is_not_finite_is_never_left_out(wrong: float) -> None:
+    setting = Setting()
+    found = REQUESTS["everywhere"](setting.fast)
+    slopes = torch.ones_like(found)
+    slopes[1, 2, 3] = wrong
+    (of_values, *_) = torch.autograd.grad(found, setting.values, slopes)
+    assert not of_values.isfinite().all()
+
+
+@pytest.mark.usefixtures("blocks")
 def test_the_backward_pass_costs_what_has_a_gradient() -> None:
     setting = Setting()
     found = REQUESTS["everywhere"](setting.fast)

@@ -183,7 +183,8 @@ def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Te
 class _PairLogProb(torch.autograd.Function):
     """Block by block; keeps the probabilities of the first blocks, within a budget, and computes the others again.
 
-    The backward pass leaves out pairs whose upstream gradient is 0: of many pairs only those that are used cost.
+    The backward pass leaves out pairs whose upstream gradient is 0, or too small to change a sum: of many pairs only
+    those that are used cost.
     Products are in the dtype of `weight`, all else in that of the other inputs.
     """
 
@@ -232,7 +233,7 @@ class _PairLogProb(torch.autograd.Function):
             slopes = [
                 torch.zeros_like(tensor, dtype=values.dtype) for tensor in (values, queries, weight, bias)
             ]
-            live = upstream.nonzero()[:, 0]
+            live = _not_negligible(upstream)
             buffer = _Buffer(values, weight.shape[0])
             border = int((live < len(kept)).sum())
             for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
@@ -253,6 +254,17 @@ class _PairLogProb(torch.autograd.Function):
                 slopes[1].index_add_(0, of_query, through)
             slopes[2] = slopes[2].to(weight.dtype)
         return (*slopes, *(None,) * 4)
+
+
+def _not_negligible(upstream: Tensor) -> Tensor:
+    """Where a gradient [N] is not lost by rounding: all the others together are less than eps times the largest."""
+    if upstream.numel() == 0:
+        return upstream.new_empty(0, dtype=torch.long)
+    limits = torch.finfo(upstream.dtype)
+    sizes = upstream.abs()
+    # the limit is finite, so that an infinite gradient stays; nothing is below a limit that is NaN
+    limit = (sizes.amax() * (limits.eps / len(upstream))).clamp(max=limits.max)
+    return (~(sizes <= limit)).nonzero()[:, 0]
 
 
 def _differentiable_slopes(ctx: Any, upstream: Tensor) -> Iterator[Tensor | None]:
