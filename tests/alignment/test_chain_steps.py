@@ -1,11 +1,12 @@
 """Chains step by step: samples, the filter of a search, moves that are not allowed, prefix sums."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from latentalign.alignment import Chain, MatrixTransitions, MonotoneTransitions
+from latentalign.alignment import Chain, ConfigError, MatrixTransitions, MonotoneTransitions
 from latentalign.alignment.chains.filtering import predict, update
 from latentalign.alignment.chains.monotone import _prefix_sums
 from tests import chain_oracles
@@ -59,6 +60,57 @@ def test_the_gradient_of_a_single_step_may_be_negative() -> None:
     assert up["scores"].abs().max() > 0.01
     for name in ("scores", "log_f"):
         torch.testing.assert_close(down[name], -up[name])
+
+
+@pytest.mark.parametrize("weight", [-1.0, 0.0, math.nan])
+def test_the_gradient_of_a_loss_is_that_of_its_negative(weight: float) -> None:
+    problem = chains.make(0)
+    value = problem.prior().marginalise(problem.log_f).surrogate.sum()
+    up, found = problem.gradients(value), problem.gradients(weight * value)
+    assert up["jumps"].abs().max() > 0.01
+    for name in ("scores", "jumps", "log_f"):
+        if math.isnan(weight):
+            assert found[name].isnan().any()
+        else:
+            torch.testing.assert_close(found[name], weight * up[name])
+
+
+@pytest.mark.parametrize("stay", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_support_is_what_a_path_can_go_on_from(stay: bool, seed: int) -> None:
+    """Random masks, of which some lose positions from one step to the next, against all paths."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(1, 3, 4, generator=generator) < (0.6 if seed % 2 else 0.9)
+    mask = mask if seed % 3 else mask[:, :1].expand(1, 3, 4)
+    allowed = {(k, i) for k in range(4) for i in range(4) if i > k or (stay and i == k)}
+    paths = [
+        path
+        for path in itertools.product(range(4), repeat=3)
+        if all(mask[0, t, i] for t, i in enumerate(path)) and set(itertools.pairwise(path)) <= allowed
+    ]
+    if not paths:
+        with pytest.raises(ConfigError, match="no position can be reached"):
+            Chain.from_scores(torch.zeros(1, 3, 4), mask, transitions=MonotoneTransitions(4, stay))
+        return
+    forbidden = torch.full((4, 4), -torch.inf)
+    for pair in allowed:
+        forbidden[pair] = 0.0
+    for moves in (MonotoneTransitions(4, stay), MatrixTransitions(forbidden)):
+        support = Chain.from_scores(torch.zeros(1, 3, 4), mask, transitions=moves).support[0]
+        # backwards only: a position nobody comes to may be left in it
+        going_on = {
+            (t, i)
+            for t in range(3)
+            for i in range(4)
+            if mask[0, t, i] and _can_go_on(mask[0].tolist(), allowed, t, i)
+        }
+        assert {(t, i) for t, i in support.nonzero().tolist()} == going_on
+
+
+def _can_go_on(mask: list[list[bool]], allowed: set[tuple[int, int]], t: int, k: int) -> bool:
+    if t == len(mask) - 1:
+        return True
+    return any(mask[t + 1][i] and (k, i) in allowed and _can_go_on(mask, allowed, t + 1, i) for i in range(4))
 
 
 def test_padding_of_a_drawn_path_stays_where_the_chain_ended() -> None:

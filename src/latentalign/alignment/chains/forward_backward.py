@@ -85,7 +85,7 @@ class Backward:
 
     log_psi: Tensor  # [B,T,S]
     log_onward: Tensor  # [B,T,S]: log of what going from k at t−1 to a position at t is worth
-    start_log_psi: Tensor  # [B,T]
+    start_log_psi: Tensor  # [B,T]; only with a null state
     start_log_onward: Tensor  # [B,T]
 
 
@@ -158,22 +158,25 @@ def _check_evidence(log_c: Tensor) -> None:
 def run_backward(given: Inputs, filtered: Filtered, delta: Tensor) -> Backward:
     """The backward pass for weights that fall by `delta` [B,T] ≥ 0 after step t.
 
-    At padding they do not fall: whatever comes after the last real step is worth nothing.
+    At padding they do not fall: whatever comes after the last real step is worth nothing. Without a null state the
+    chain starts at the first step, and what starting later would be worth is left out.
     """
     null, log_c = given.null, filtered.log_c
     log_delta = delta.log().clamp_min(LOG_ZERO)  # [B,T]
-    falls = (delta > 0).any(dim=0).tolist()
+    falls = (delta != 0).any(dim=0).tolist()
     after = torch.full_like(given.scores[:, 0], LOG_ZERO)
-    start_after = after.new_full((len(after),), LOG_ZERO)
+    never = start_after = after.new_full((len(after),), LOG_ZERO)
     kept: list[tuple[Tensor, ...]] = []
     for t in reversed(range(delta.shape[1])):
         log_psi, start_log_psi = after, start_after
         if falls[t]:
             log_psi = torch.logaddexp(after, log_delta[:, t, None])
-            start_log_psi = torch.logaddexp(start_after, log_delta[:, t])
+            start_log_psi = never if null is None else torch.logaddexp(start_after, log_delta[:, t])
         worth = (given.emission[:, t] + log_psi).clamp_min(LOG_ZERO) - log_c[:, t, None]
         step = given.transitions.leave(worth) - given.log_z[:, t] + _real(null, t)
-        start_step = (given.start + worth).logsumexp(-1) - given.start_log_z[:, t] + _start_real(null, t)
+        start_step = never
+        if t == 0 or null is not None:
+            start_step = (given.start + worth).logsumexp(-1) - given.start_log_z[:, t] + _start_real(null, t)
         before, start_before = step, start_step
         if null is not None:
             nowhere = null.log_f[:, t] - log_c[:, t]

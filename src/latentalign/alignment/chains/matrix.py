@@ -20,7 +20,7 @@ class MatrixTransitions(Transitions):
 
     Sums over positions are matrix products of exponentials where that is exact: in float64, with all scores finite and
     within SAFE_RANGE. Then every position reaches every other with a factor of at least e^−250, so a term that
-    underflows (below e^−745) is smaller than the sum by e^−245 at least, whatever the outputs say later. Elsewhere the
+    underflows (below e^−708) is smaller than the sum by e^−208 at least, whatever the outputs say later. Elsewhere the
     obvious way is taken: the sum of all S × S terms in logarithms, step by step.
     """
 
@@ -55,6 +55,10 @@ class MatrixTransitions(Transitions):
     @property
     def allowed(self) -> Tensor | None:
         return None if self._forbidden is None else ~self._forbidden
+
+    @property
+    def can_stay(self) -> bool:
+        return self._forbidden is None or not bool(self._forbidden.diagonal(dim1=-2, dim2=-1).any())
 
     @property
     def learnt(self) -> Tensor:

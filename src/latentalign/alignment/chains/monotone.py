@@ -31,6 +31,10 @@ class MonotoneTransitions(Transitions):
         grid = torch.ones(self.size, self.size, dtype=torch.bool, device=self.on)
         return grid.triu(0 if self.stay else 1)
 
+    @property
+    def can_stay(self) -> bool:
+        return self.stay
+
     def arrive(self, v: Tensor) -> Tensor:
         sums = _prefix_sums(v)
         return sums if self.stay else _shift(sums, 1)

@@ -47,7 +47,7 @@ def best_path(scores: Tensor, start: Tensor, log_z: Tensor, matrix: Tensor, step
 
 def with_a_future(mask: Tensor, steps: Tensor, transitions: Transitions) -> Tensor:
     """The positions [B,T,S] from which the remaining steps can be made; an example that has none is refused."""
-    if transitions.allowed is None:
+    if transitions.allowed is None or (transitions.can_stay and _stays(mask)):
         return mask
     possible = mask[:, -1]
     found = [possible]
@@ -59,6 +59,11 @@ def with_a_future(mask: Tensor, steps: Tensor, transitions: Transitions) -> Tens
     if bool(lost.any()):
         _refuse(mask, transitions, int(lost.nonzero()[0]))
     return torch.stack(found[::-1], dim=1)
+
+
+def _stays(mask: Tensor) -> bool:
+    """Whether each example [B,T,S] begins somewhere, and no position is lost at a later step."""
+    return bool(mask[:, 0].any(dim=-1).all()) and bool((mask[:, 1:] | ~mask[:, :-1]).all())
 
 
 def _refuse(mask: Tensor, transitions: Transitions, example: int) -> None:

@@ -37,6 +37,11 @@ class Transitions(ABC):
         """Which pairs are allowed, [S,S] or [B,S,S] bool; None where all are."""
         return None
 
+    @property
+    @abstractmethod
+    def can_stay(self) -> bool:
+        """Whether every position may follow itself."""
+
     @abstractmethod
     def arrive(self, v: Tensor) -> Tensor:
         """log Σ_k e^{v(k)} R(k,i) for every i."""
