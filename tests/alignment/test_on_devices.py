@@ -77,7 +77,7 @@ HEADS: dict[str, Callable[..., ContextLikelihood]] = {
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(blocks_module, "KEPT_ELEMENTS", 40 * VOCABULARY)
+    monkeypatch.setattr(blocks_module, "KEPT_ELEMENTS", 40 * (VOCABULARY + FEATURES))
 
 
 def bound_of(name: str, problem: Problem, head: str, generator: torch.Generator) -> Bound:

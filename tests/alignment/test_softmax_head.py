@@ -62,7 +62,7 @@ REQUESTS = {
 }
 
 
-KEPT = {"kept": 10**9, "some": 40 * VOCABULARY, "recomputed": 0}  # some: one block of two
+KEPT = {"kept": 10**9, "some": 40 * (VOCABULARY + HIDDEN), "recomputed": 0}  # some: one block of two
 
 
 @pytest.fixture(params=KEPT)

@@ -21,18 +21,18 @@ from latentalign.alignment.likelihoods.heads import ChunkedHead, PairwiseHead, R
 from latentalign.alignment.precision import autocast_dtype, widened, without_autocast
 
 BLOCK_ELEMENTS = 2**21  # logits of one block: 8 MB in float32
-# exponentials of one request kept for the backward pass, 64 MB in float32: writing and reading one takes a seventh of
-# the time of computing it again
+# of the hidden layer and the probabilities that one request keeps for the backward pass, 64 MB in float32: writing and
+# reading an exponential takes a seventh of the time of computing it again
 KEPT_ELEMENTS = 2**24
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation, the same one overwriting its input, and its slope as a function of its value."""
+    """An activation, the same one overwriting its input, and the gradient of its input: (of its value, value)."""
 
     plain: Callable[[Tensor], Tensor]
     overwriting: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor, Tensor], Tensor]
 
 
 def _tanh_(inputs: Tensor) -> Tensor:
@@ -41,8 +41,8 @@ def _tanh_(inputs: Tensor) -> Tensor:
 
 
 ACTIVATIONS = {
-    "tanh": Activation(torch.tanh, _tanh_, lambda value: 1 - value.square()),
-    "relu": Activation(torch.relu, torch.relu_, lambda value: (value > 0).to(value.dtype)),
+    "tanh": Activation(torch.tanh, _tanh_, torch.ops.aten.tanh_backward),
+    "relu": Activation(torch.relu, torch.relu_, lambda upstream, value: upstream * (value > 0)),
 }
 
 
@@ -181,7 +181,7 @@ def _in_blocks(groups: tuple[Tensor, ...], width: int) -> Iterator[tuple[int, Te
 
 
 class _PairLogProb(torch.autograd.Function):
-    """Block by block; keeps the probabilities of the first blocks, within a budget, and computes the others again.
+    """Block by block; keeps what the first blocks computed, within a budget, and computes the others again.
 
     The backward pass leaves out pairs whose upstream gradient is 0, or too small to change a sum: of many pairs only
     those that are used cost.
@@ -203,15 +203,18 @@ class _PairLogProb(torch.autograd.Function):
         count, width = targets.shape[0], weight.shape[0]
         result = values.new_empty(count)
         # the first blocks, as many as the budget has room for
-        room = KEPT_ELEMENTS // width if any(ctx.needs_input_grad[:4]) else 0
+        room = KEPT_ELEMENTS // (width + values.shape[1]) if any(ctx.needs_input_grad[:4]) else 0
         last = max((block.stop for block in blocks(count, width) if block.stop <= room), default=0)
         kept = values.new_empty(last, width)  # probabilities
+        kept_hidden = values.new_empty(last, values.shape[1])
         normalizer = values.new_empty(count, 1)  # log Σ exp(logits)
-        buffer = _Buffer(values, width)
+        buffer, hidden_buffer = _Buffer(values, width), _Buffer(values, values.shape[1])
         for block in blocks(count, width):
-            hidden = _hidden(values, queries, (value_rows[block], query_rows[block]), activation)
-            keep = block.stop <= last
-            logits = _logits(hidden, weight, bias, out=kept[block] if keep else buffer.rows(len(hidden)))
+            keep, size = block.stop <= last, block.stop - block.start
+            room_for_hidden = kept_hidden[block] if keep else hidden_buffer.rows(size)
+            rows = (value_rows[block], query_rows[block])
+            hidden = _hidden(values, queries, rows, activation, out=room_for_hidden)
+            logits = _logits(hidden, weight, bias, out=kept[block] if keep else buffer.rows(size))
             picked = logits.gather(1, targets[block, None])
             largest = logits.amax(dim=1, keepdim=True)
             total = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
@@ -220,7 +223,7 @@ class _PairLogProb(torch.autograd.Function):
             if keep:
                 logits.div_(total)
         ctx.save_for_backward(values, queries, weight, bias, value_rows, query_rows, targets, normalizer)
-        ctx.kept, ctx.activation = kept, activation
+        ctx.kept, ctx.kept_hidden, ctx.activation = kept, kept_hidden, activation
         return result
 
     @staticmethod
@@ -234,22 +237,23 @@ class _PairLogProb(torch.autograd.Function):
                 torch.zeros_like(tensor, dtype=values.dtype) for tensor in (values, queries, weight, bias)
             ]
             live = _not_negligible(upstream)
-            buffer = _Buffer(values, weight.shape[0])
+            buffer, hidden_buffer = _Buffer(values, weight.shape[0]), _Buffer(values, values.shape[1])
             border = int((live < len(kept)).sum())
             for number, pairs in _in_blocks((live[:border], live[border:]), weight.shape[0]):
                 of_value, of_query = value_rows[pairs], query_rows[pairs]
-                hidden = _hidden(values, queries, (of_value, of_query), activation)
-                probs = buffer.rows(len(pairs))
+                hidden, probs = hidden_buffer.rows(len(pairs)), buffer.rows(len(pairs))
                 if number == 0:
+                    torch.index_select(ctx.kept_hidden, 0, pairs, out=hidden)
                     torch.index_select(kept, 0, pairs, out=probs)
                 else:
+                    _hidden(values, queries, (of_value, of_query), activation, out=hidden)
                     _logits(hidden, weight, bias, out=probs).sub_(normalizer[pairs]).exp_()
                 # gradient of the logits: upstream · (one-hot − probabilities)
                 scale = upstream[pairs, None]
                 slope = probs.mul_(-scale).scatter_add_(1, targets[pairs, None], scale)
                 _add_product(slopes[2], slope.t(), hidden, weight.dtype)
                 slopes[3].add_(slope.sum(dim=0))
-                through = _product(slope, weight).mul_(activation.slope(hidden))
+                through = activation.backward(_product(slope, weight), hidden)
                 slopes[0].index_add_(0, of_value, through)
                 slopes[1].index_add_(0, of_query, through)
             slopes[2] = slopes[2].to(weight.dtype)
@@ -297,8 +301,10 @@ class _Buffer:
         return self._memory[:count]
 
 
-def _hidden(values: Tensor, queries: Tensor, rows: Rows, activation: Activation) -> Tensor:
-    summed = values.index_select(0, rows[0]).add_(queries.index_select(0, rows[1]))
+def _hidden(
+    values: Tensor, queries: Tensor, rows: Rows, activation: Activation, *, out: Tensor | None = None
+) -> Tensor:
+    summed = torch.index_select(values, 0, rows[0], out=out).add_(queries.index_select(0, rows[1]))
     return activation.overwriting(summed)
 
 
