@@ -11,7 +11,6 @@ import torch
 from latentalign.alignment.errors import NonFiniteError
 from latentalign.training.check import check_settings, try_out
 from latentalign.training.loop.after_step import AfterEachStep
-from latentalign.training.loop.denormals import denormals_flushed
 from latentalign.training.loop.lightning_trainer import build_trainer, quiet, supported
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.progress_bar import Progress
@@ -75,7 +74,6 @@ def train(
         torch.set_num_threads(recipe.training.threads)
     log = RunLog(active=world.is_first, echo=echo)
     with ExitStack() as stack:
-        stack.enter_context(denormals_flushed())
         stack.callback(close_group)
         if recipe.training.nodes > 1 and world.is_first:
             minutes = recipe.training.timeout_minutes

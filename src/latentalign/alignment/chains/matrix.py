@@ -20,7 +20,7 @@ class MatrixTransitions(Transitions):
 
     Sums over positions are matrix products of exponentials where that is exact: in float64, with all scores finite and
     within SAFE_RANGE. Then every position reaches every other with a factor of at least e^−250, so a term that
-    underflows (below e^−708) is smaller than the sum by e^−208 at least, whatever the outputs say later. Elsewhere the
+    underflows (below e^−745) is smaller than the sum by e^−245 at least, whatever the outputs say later. Elsewhere the
     obvious way is taken: the sum of all S × S terms in logarithms, step by step.
     """
 

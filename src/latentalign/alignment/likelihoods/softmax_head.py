@@ -261,7 +261,11 @@ class _PairLogProb(torch.autograd.Function):
 
 
 def _not_negligible(upstream: Tensor) -> Tensor:
-    """Where a gradient [N] is not lost by rounding: all the others together are less than eps times the largest."""
+    """Where a gradient [N] is not lost by rounding: all the others together are less than eps times the largest.
+
+    Those of a sharp alignment are so small that their products are denormal numbers, which a processor multiplies many
+    times more slowly than others.
+    """
     if upstream.numel() == 0:
         return upstream.new_empty(0, dtype=torch.long)
     limits = torch.finfo(upstream.dtype)
