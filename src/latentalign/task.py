@@ -63,6 +63,10 @@ class TaskModel(Protocol):
         """Parameters of the inference network; disjoint from theta, empty without one."""
         ...
 
+    def example_prior(self) -> Any:
+        """A prior of the smallest size, to see what kind it is."""
+        ...
+
     def measures(
         self, batch: Any, problem: Any, predictor: Any, *, generator: torch.Generator | None = None
     ) -> dict[str, tuple[float, float]]:

@@ -8,6 +8,8 @@ from latentalign.errors import UserError
 from latentalign.inspector.limits import Refused
 from latentalign.inspector.runs import ServedRuns, load_runs, names_of
 from latentalign.task import CanAnswer, CanAnswerFromImages, CanTranslate
+from latentalign.training.loop.evaluation import RELAXED_INFERENCE
+from tests.inspector.untrained import untrained_memory_run
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,24 @@ def test_a_server_needs_a_run(tmp_path):
         ServedRuns([])
     with pytest.raises(UserError, match="no such run folder"):
         load_runs([tmp_path / "missing"])
+
+
+@pytest.mark.parametrize(
+    ("objective", "distribution", "inference"),
+    [
+        ("soft", "categorical", "soft"),
+        ("marginal", "categorical", "exact"),
+        ("variational", "dirichlet", RELAXED_INFERENCE),
+    ],
+)
+def test_a_run_answers_as_it_was_trained_to(objective, distribution, inference, tmp_path):
+    folder = untrained_memory_run(tmp_path / "run", objective=objective, distribution=distribution)
+    served = load_runs([folder]).find(None, CanAnswer)
+    assert served.info.inference == inference
+    assert inference.split(":")[0] in served.info.inferences
+    assert ("exact" in served.info.inferences) == (distribution == "categorical")
+    question, story = "where is mary ?", ["mary went to the garden", "john went to the office"]
+    found = served.run.answer(question, story=story)
+    assert found == served.run.answer(question, story=story, inference=inference)
+    if inference != "exact" and distribution == "categorical":
+        assert found != served.run.answer(question, story=story, inference="exact")

@@ -114,6 +114,9 @@ class CopyModel(nn.Module):
         self.head = nn.Linear(size, LABELS)
         self.inference = nn.Bilinear(KEYS, LABELS, size) if needs_posterior else None
 
+    def example_prior(self) -> Any:
+        return self.distribution(torch.zeros(1, 1, 1), None)
+
     def problem(self, batch: CopyBatch, *, with_posterior: bool = False) -> AlignmentProblem:
         memory = self.dropout(self.memory(batch.memory).tanh())  # [B,S,D]
         query = self.query(batch.query)  # [B,T,D]

@@ -24,7 +24,9 @@ def answer(
     given: str | None = typer.Option(
         None, "--answer", help="A known answer: shows where the posterior looks."
     ),
-    inference: str = typer.Option("exact", help="exact, kmax:5, sample:20 or soft."),
+    inference: str | None = typer.Option(
+        None, help="exact, kmax:5, sample:20 or soft; by default what fits the run's objective."
+    ),
     seed: int = typer.Option(0, help="Seed of sampled inference."),
     top: int = typer.Option(5, min=1, help="How many answers to list."),
     picture: Path | None = typer.Option(None, help="VQA: the image itself, to draw the regions on."),

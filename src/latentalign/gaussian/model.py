@@ -69,6 +69,10 @@ class DigitModel(nn.Module):
         zeros = next(self.decoder.parameters()).new_zeros(batch, 1, self.latent)
         return Normal(zeros, torch.ones_like(zeros))
 
+    def example_prior(self) -> Normal:
+        """A prior of one example, to see what kind it is."""
+        return self.prior(1)
+
     def problem(self, batch: DigitBatch, *, with_posterior: bool = False) -> AlignmentProblem:
         posterior = None
         if with_posterior:

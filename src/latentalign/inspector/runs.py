@@ -199,21 +199,18 @@ def _serve(run: Run, name: str, images: ServedImages | None) -> ServedRun:
     if not isinstance(run.task, SERVED):
         verbs = ", ".join(ability.verb for ability in SERVED)
         raise UserError(f"{run} has nothing to inspect; expected one that can do one of these: {verbs}")
-    relaxed = False
+    relaxed = not run.model.example_prior().is_discrete
     by: list[By] = []
-    inference = "exact"
     if isinstance(run.task, CanAlign):
         for tokenizer in (run.assets.source, run.assets.target):
             tokenizer.cache_limit = CACHED_WORDS
         aligner = run.aligner()
-        relaxed = not aligner.is_discrete
         by = link_kinds(aligner, relaxed=relaxed)
-        inference = run.natural_inference
     info = RunInfo(
         name=name,
         task=run.task.name,
         objective=run.schedule.last.name,
-        inference=inference,
+        inference=run.natural_inference,
         inferences=fitting_predictors(is_discrete=not relaxed),
         by=by,
         parameters=sum(parameter.numel() for parameter in run.model.theta()),

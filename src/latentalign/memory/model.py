@@ -73,6 +73,10 @@ class MemoryModel(nn.Module):
     def phi(self) -> list[nn.Parameter]:
         return [] if self.inference is None else list(self.inference.parameters())
 
+    def example_prior(self) -> Latent:
+        """A prior over one slot, to see what kind it is."""
+        return self.distribution(torch.zeros(1, 1, 1), None)
+
     def problem(self, batch: MemoryBatch, *, with_posterior: bool = False) -> MemoryProblem:
         if self.training:
             self.network.count()

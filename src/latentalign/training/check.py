@@ -17,7 +17,6 @@ from latentalign.errors import UserError
 from latentalign.training.loop.evaluation import (
     evaluate_model,
     find_predictor,
-    first_prior,
     natural_inference,
 )
 from latentalign.training.loop.lightning_trainer import check_machine, precision_of
@@ -117,8 +116,7 @@ class _Few:
 
 def _try_validation(recipe: Recipe, schedule: Schedule, model: Any, valid: Any) -> None:
     """Refuse an inference that does not fit the model now rather than after the first epoch."""
-    place = torch.device("cpu")
-    chosen = recipe.training.inference or natural_inference(schedule, first_prior(model, valid, place))
+    chosen = recipe.training.inference or natural_inference(schedule, model.example_prior())
     few: Any = _Few(valid)
     try:
         evaluate_model(model, few, chosen, with_posterior=schedule.needs_posterior)

@@ -18,7 +18,6 @@ from latentalign.training.loop.evaluation import (
     BatchProgress,
     evaluate_model,
     find_predictor,
-    first_prior,
     natural_inference,
 )
 from latentalign.training.recipe.recipes import Recipe
@@ -152,11 +151,12 @@ class Run(Loaded):
         return [score for score in scores if score is not None]  # all: they were asked for
 
     def answer(
-        self, question: str, *, inference: str = "exact", top: int = 5, seed: int = 0, **about: Any
+        self, question: str, *, inference: str | None = None, top: int = 5, seed: int = 0, **about: Any
     ) -> dict[str, Any]:
         """Answer a question about what the task takes: features= and image= (VQA), story= (memory).
 
-        With a known answer= the posterior is shown, too.
+        With a known answer= the posterior is shown, too. It predicts as the run was trained to, unless another
+        `inference` is named.
 
         Example:
             found = la.load("runs/memory").answer("where is mary ?", story=["mary went home"])
@@ -169,7 +169,7 @@ class Run(Loaded):
                 self.model,
                 self.assets,
                 {"question": question, **given},
-                predictor=find_predictor(inference),
+                predictor=self.predictor(inference),
                 top=top,
                 generator=torch.Generator(self.device).manual_seed(seed),
             )
@@ -185,9 +185,7 @@ class Run(Loaded):
         if not len(dataset):
             raise UserError("evaluate: the data hold no examples; expected at least one")
         if inference is None:
-            inference = self.config.training.inference or natural_inference(
-                self.schedule, first_prior(self.model, dataset, self.device)
-            )
+            inference = self.config.training.inference or self.natural_inference
         results = evaluate_model(
             self.model,
             dataset,
@@ -201,11 +199,11 @@ class Run(Loaded):
 
     @property
     def natural_inference(self) -> str:
-        """How a translation run predicts unless another way is named: as its last objective does."""
+        """How the run predicts unless another way is named: as its last objective does."""
         return natural_inference(self.schedule, self.model.example_prior())
 
     def predictor(self, inference: str | None = None) -> Predictor:
-        """The way to predict of that name, if it fits a translation run; its natural one unless given."""
+        """The way to predict of that name, if it fits the run; its natural one unless given."""
         prior = self.model.example_prior()
         chosen = inference or self.natural_inference
         predictor = find_predictor(chosen)

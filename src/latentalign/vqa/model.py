@@ -72,6 +72,10 @@ class VqaModel(nn.Module):
             VqaInferenceNetwork(config, answers=answers, region_dim=region_dim) if needs_posterior else None
         )
 
+    def example_prior(self) -> Categorical:
+        """A prior over one region, to see what kind it is."""
+        return Categorical.from_scores(torch.zeros(1, 1, 1), normalizer=self.config.normalizer)
+
     def problem(self, batch: VqaBatch, *, with_posterior: bool = False) -> AlignmentProblem:
         question = self.encode_question(batch.words, batch.lengths)  # [B,1,Dq]
         regions = self.encode_regions(batch.regions)  # [B,S,D]

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from latentalign.task import Dataset
-from latentalign.training.loop.evaluation import evaluate_model, first_prior, natural_inference
+from latentalign.training.loop.evaluation import evaluate_model, natural_inference
 from latentalign.training.loop.lightning_trainer import wrap_again
 from latentalign.training.loop.module import AlignmentModule
 from latentalign.training.loop.plateau import ValidationState, monitored
@@ -66,9 +66,7 @@ class AfterEachStep(Callback):
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)  # a launcher may have set another number
         if self.inference is None:
-            self.inference = natural_inference(
-                pl_module.schedule, first_prior(pl_module.model, self.valid, pl_module.device)
-            )
+            self.inference = natural_inference(pl_module.schedule, pl_module.model.example_prior())
         if trainer.is_global_zero:
             self.metrics.forget_after(pl_module.step)
         self.progress.start(pl_module.position, pl_module.schedule.total)

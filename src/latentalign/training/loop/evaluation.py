@@ -47,17 +47,6 @@ def natural_inference(schedule: Schedule, prior: Any) -> str:
 
 
 @torch.no_grad()
-def first_prior(model: Any, dataset: Dataset, device: torch.device) -> Any:
-    """The prior of one small batch, to see what kind it is."""
-    was_training = model.training
-    model.eval()
-    try:
-        return model.problem(dataset.collate(dataset.plan(-1, 0)[0][:1]).to(device)).prior
-    finally:
-        model.train(was_training)
-
-
-@torch.no_grad()
 def evaluate_model(
     model: Any,
     dataset: Dataset,
