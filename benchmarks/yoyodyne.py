@@ -8,8 +8,9 @@ installed in an environment of its own (`pip install torch yoyodyne`). An epoch 
 measured over some updates: the processor time of a process that makes many of them, less that of one that makes few, so
 that starting up does not count. Processor time depends far less than the clock on what else the machine does.
 
-With `--epochs` both are trained to the end. The peer searches greedily and reports after every epoch: its best is a
-best of so many, chosen on the words that are reported. Its loss is divided by padded lengths: no NLL to compare with.
+With `--epochs` both are trained to the end; what is reported of the peer, which searches greedily, is its last state.
+The ratio of whole trainings is that of what users wait for. Steps of a trained peer take longer than its first ones.
+Its loss is divided by padded lengths: no NLL to compare with.
 """
 
 import argparse
@@ -202,17 +203,14 @@ def errors(network: Network, peer: Path, train: Path, dev: Path, folder: Path, e
         "class_path": "lightning.pytorch.loggers.CSVLogger",
         "init_args": {"save_dir": str(folder / "peer")},
     }
-    seconds, _ = spend(
-        theirs(network, peer, train, dev, folder, {"max_epochs": epochs, "logger": logged}), folder / "log"
-    )
-    wrong = peer_errors(folder)
+    # it decodes the development words once, at the end
+    to_the_end = {"max_epochs": epochs, "check_val_every_n_epoch": epochs, "logger": logged}
+    theirs_took, _ = spend(theirs(network, peer, train, dev, folder, to_the_end), folder / "log")
     found["yoyodyne"] = {
-        "processor_seconds": round(seconds),
-        "word_error_greedy_last": wrong[-1],
-        "word_error_greedy_best": min(wrong),
-        "word_error_greedy_by_epoch": wrong,
+        "processor_seconds": round(theirs_took),
+        "word_error_greedy": peer_errors(folder)[-1],
     }
-    return found
+    return found | {"ratio_of_whole_trainings": round(theirs_took / seconds, 1)}
 
 
 def main(arguments: list[str]) -> None:
