@@ -8,6 +8,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Chain._matrix: return self.transitions.detach().dense() [drop .detach()]": _NO_GRAPH,
         "Chain.inputs: self.transitions.detach(), [drop .detach()]": _NO_GRAPH,
     },
+    "alignment/chains/evidence.py": {
+        "_minus: return x if x is None or y is None else x - y [Or -> And]": "both are None, or neither is",
+    },
     "alignment/chains/hidden_markov.py": {
         "_forward: torch.sum(after, dim=-1, keepdim=True, out=total).clamp_min_(tiny) [sum -> mean]": (
             "any scale will do that keeps the numbers in range: the sum of the last memory makes up for it"

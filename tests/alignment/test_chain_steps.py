@@ -9,6 +9,7 @@ import torch
 from latentalign.alignment import Chain, ConfigError, MatrixTransitions, MonotoneTransitions
 from latentalign.alignment.chains.filtering import predict, update
 from latentalign.alignment.chains.monotone import _prefix_sums
+from latentalign.alignment.chains.paths import with_a_future
 from tests import chain_oracles
 from tests.alignment import chains
 from tests.alignment.chains import DOUBLE
@@ -105,6 +106,12 @@ def test_the_support_is_what_a_path_can_go_on_from(stay: bool, seed: int) -> Non
             if mask[0, t, i] and _can_go_on(mask[0].tolist(), allowed, t, i)
         }
         assert {(t, i) for t, i in support.nonzero().tolist()} == going_on
+
+
+def test_an_example_without_any_position_is_refused() -> None:
+    mask = torch.tensor([[[True, False]] * 2, [[False, False]] * 2])
+    with pytest.raises(ConfigError, match=r"example 1: no position can be reached at step 0"):
+        with_a_future(mask, torch.ones(2, 2, dtype=torch.bool), MonotoneTransitions(2))
 
 
 def _can_go_on(mask: list[list[bool]], allowed: set[tuple[int, int]], t: int, k: int) -> bool:

@@ -40,24 +40,20 @@ class LogEvidence(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         weights = wide(upstream[0]) * ctx.given.steps  # [B,T]
         delta = weights - torch.cat([weights[:, 1:], torch.zeros_like(weights[:, :1])], dim=1)
-        rises, falls = (-delta).clamp_min(0.0), delta.clamp_min(0.0)
-        # a loss has weights below 0 alone; NaN is no zero, and comes out as NaN
-        if bool((falls == 0).all()):
-            slopes = [_minus(None, x) for x in _slopes(ctx.given, ctx.filtered, rises, ctx.shape)]
-        else:
-            slopes = _slopes(ctx.given, ctx.filtered, falls, ctx.shape)
-            if not bool((rises == 0).all()):
-                others = _slopes(ctx.given, ctx.filtered, rises, ctx.shape)
-                slopes = [_minus(x, y) for x, y in zip(slopes, others, strict=True)]
-        cast = [x if x is None else x.to(dtype) for x, dtype in zip(slopes, ctx.dtypes, strict=True)]
+        sign = (
+            -1.0 if bool((delta <= 0).all()) else 1.0
+        )  # of a loss all weights are negative: one pass will do
+        delta = sign * delta
+        slopes = _slopes(ctx.given, ctx.filtered, delta.clamp_min(0.0), ctx.shape)
+        if bool((delta < 0).any()):
+            others = _slopes(ctx.given, ctx.filtered, (-delta).clamp_min(0.0), ctx.shape)
+            slopes = [_minus(x, y) for x, y in zip(slopes, others, strict=True)]
+        cast = [x if x is None else (sign * x).to(dtype) for x, dtype in zip(slopes, ctx.dtypes, strict=True)]
         return *cast, None, None
 
 
 def _minus(x: Tensor | None, y: Tensor | None) -> Tensor | None:
-    """x − y, where either may be missing."""
-    if y is None:
-        return x
-    return -y if x is None else x - y
+    return x if x is None or y is None else x - y
 
 
 def _slopes(
