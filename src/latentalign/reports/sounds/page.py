@@ -85,10 +85,25 @@ def _tables(rows: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> li
     means = Table("All runs", columns, tuple(summary), notes)
     return [
         means,
+        _seeds(rows),
         _languages(rows, "word_error", "Word error on development words, by language", 0, 2),
         _languages(rows, "nll", "NLL on development words, by language", None, 4),
         _languages(rows, "test_word_error", "Word error on test words, where they are at hand", 1, 2),
     ]
+
+
+def _seeds(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Means over the languages of every seed: rows of one seed are compared with each other."""
+    columns = (
+        name_column("words", "size"),
+        name_column("objective", "row"),
+        Column("seed", lambda row: str(row["seed"])),
+        Column("languages", lambda row: str(len(row["seeds"]))),
+        mean_column("NLL", "nll", 4),
+        mean_column("word error", "word_error"),
+    )
+    found = summarise(rows, ("size", "row", "seed"), ("nll", "word_error"))
+    return Table("Means over languages, seed by seed", columns, tuple(found))
 
 
 def _languages(
