@@ -113,6 +113,21 @@ def test_an_ensemble_is_measured_when_its_members_are_there(data):
     assert [row["row"] for row in rows] == [*MEMBERS, "ensemble"]
     assert rows[-1]["nll"] < max(row["nll"] for row in rows[:-1])
     assert "test_word_error" in rows[-1]
+    # its row is adopted with those of its members, and not by other recipes than theirs
+    there = data.parent / "there"
+    (data.parent / "out").rename(there)
+    shutil.rmtree(there / "runs")
+    plan = reproduce(data, *only, "--adopt", there, "--dry-run", languages="fre")
+    assert "fre-ensemble-s1: done" in plan.stdout.splitlines()
+    other = reproduce(
+        data, *only, "--adopt", there, "--dry-run", "--set", "model.dropout=0.1", languages="fre"
+    )
+    assert "fre-ensemble-s1: to be trained" in other.stdout.splitlines()
+    content = json.loads((there / "g2p.json").read_text(encoding="utf-8"))
+    content["rows"] = [row for row in content["rows"] if row["row"] != "soft"]
+    (there / "g2p.json").write_text(json.dumps(content), encoding="utf-8")
+    plan = reproduce(data, *only, "--adopt", there, "--dry-run", languages="fre")
+    assert "fre-ensemble-s1: to be trained" in plan.stdout.splitlines()
 
 
 def test_rows_of_another_machine_are_adopted_but_an_ensemble_needs_runs(data):

@@ -11,7 +11,7 @@ import numpy as np
 import latentalign
 from latentalign.errors import UserError
 from latentalign.files import to_json, write_atomic
-from latentalign.reports.adopted import find_results
+from latentalign.reports.adopted import AdoptedResults, find_results
 from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
 from latentalign.reports.sounds.rows import ROWS, SoundCell, size_of
 from latentalign.text.parallel import Pair
@@ -113,11 +113,16 @@ class SoundGrid:
         return self._adopt(cell) if known is None else known
 
     def _adopt(self, cell: SoundCell) -> dict[str, Any] | None:
-        if cell.members:
-            return None  # its recipe is those of its members; measured where they are
+        return next((row for results in self._adopted for row in self._rows_in(results, cell)), None)
+
+    def _rows_in(self, results: AdoptedResults, cell: SoundCell) -> list[dict[str, Any]]:
         wanted = {**asdict(cell), "beam": self.settings.beam}
-        rows = (row for results in self._adopted for row in results.rows(self.recipe(cell), **wanted))
-        return next(rows, None)
+        if not cell.members:
+            return results.rows(self.recipe(cell), **wanted)
+        if not all(self._rows_in(results, one) for one in cell.members):
+            return []  # an ensemble's recipe is those of its members
+        named = results.entries("rows", **wanted, members=[one.name for one in cell.members])
+        return [{**row, "fingerprint": self.fingerprint(cell)} for row in named]
 
     def recall_here(self, cell: SoundCell) -> dict[str, Any] | None:
         """The row of a cell whose run is on this machine."""
