@@ -201,16 +201,18 @@ def section(title: str, rows: list[Row], *, part: str, published: bool) -> list[
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Measure every finished run, and write results.json and tables.md."""
+    """Measure every finished run, and write results.json and a page that takes in notes.md beside it."""
     babi = collect(arguments, data=arguments.babi, test=arguments.test) if arguments.babi else []
     worlds = collect(arguments, data="", test="")
     part = "test" if arguments.test else "held-out"
     title = "bAbI, 1k questions a task, all 20 tasks at once"
-    lines = ["# Memory networks", "", *section(title, babi, part=part, published=True)]
-    lines += section("Generated worlds", worlds, part="held-out", published=False)
     out: Path = arguments.out
+    notes = out / "notes.md"  # written by hand
+    lines = ["# Memory networks", "", *([notes.read_text(encoding="utf-8")] if notes.is_file() else [])]
+    lines += section(title, babi, part=part, published=True)
+    lines += section("Generated worlds", worlds, part="held-out", published=False)
     write_atomic(out / "results.json", json.dumps({"babi": babi, "worlds": worlds}, indent=1) + "\n")
-    write_atomic(out / "tables.md", "\n".join(lines))
+    write_atomic(out / "README.md", "\n".join(lines))
     print("\n".join(lines))
 
 

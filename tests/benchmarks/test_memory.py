@@ -54,8 +54,11 @@ def test_one_command_trains_measures_and_goes_on(tmp_path: Path, capsys: pytest.
         "all", "--babi", str(tmp_path / "train.txt"), "--test", str(tmp_path / "test.txt"), "--only", "end-to-end",
         "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--set", "training.epochs=16", "--seeds", "1",
     ]  # fmt: skip
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.md").write_text("What was found.\n")
     memory.main(command)
     assert "latentalign train recipes" in capsys.readouterr().out
+    assert "What was found." in (tmp_path / "out" / "README.md").read_text()
     (row,) = json.loads((tmp_path / "out" / "results.json").read_text())["babi"]
     (found,) = row["runs"].values()
     assert found["error"] == pytest.approx(100 * (1 - found["accuracy"]))
