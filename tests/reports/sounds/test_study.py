@@ -7,7 +7,16 @@ import pytest
 
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
 from latentalign.reports.sounds.page import _languages
-from latentalign.reports.sounds.rows import MEMBERS, PRINCIPAL, ROWS, SoundCell, parse_languages, plan_cells
+from latentalign.reports.sounds.rows import (
+    ENSEMBLE,
+    MEMBER,
+    PRINCIPAL,
+    ROWS,
+    SIZE,
+    SoundCell,
+    parse_languages,
+    plan_cells,
+)
 from latentalign.training.recipe.recipes import load_recipe
 from tests.cli.command import assert_mistake, latentalign
 
@@ -38,11 +47,17 @@ def reproduce(data, *options, languages="dut,fre"):
 def test_the_most_telling_cells_come_first():
     cells = plan_cells(["dut", "ady"], list(ROWS), [1, 2])
     assert [cell.row for cell in cells[:4]] == list(PRINCIPAL)
-    assert {cell.language for cell in cells[: len(ROWS) + 1 + len(PRINCIPAL)]} == {"dut"}
-    together = SoundCell("dut", "ensemble", 1)
-    assert all(cells.index(member) < cells.index(together) for member in together.members)
-    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + 1 + len(PRINCIPAL))  # and an ensemble each
+    assert {cell.language for cell in cells[: len(ROWS) + len(PRINCIPAL)]} == {"dut"}
+    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + len(PRINCIPAL))
     assert SoundCell("dut", "rws", 2) not in cells
+
+
+def test_an_ensemble_comes_after_its_members():
+    cells = plan_cells(["dut", "ady"], [*ROWS, ENSEMBLE], [4])
+    for language in ("dut", "ady"):
+        together = SoundCell(language, ENSEMBLE, 4)
+        assert [member.seed for member in together.members] == list(range(4, 4 + SIZE))
+        assert all(cells.index(member) < cells.index(together) for member in together.members)
 
 
 def test_groups_of_languages():
@@ -51,8 +66,8 @@ def test_groups_of_languages():
     assert len(parse_languages("dut,medium")) == 10
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_every_row_has_a_recipe_on_the_one_base(row):
+@pytest.mark.parametrize("row", [row for row in ROWS if row != MEMBER])
+def test_rows_that_are_compared_have_a_recipe_on_the_one_base(row):
     recipe, base = load_recipe(ROWS[row]), load_recipe("g2p")
     assert recipe.training == base.training
     assert recipe.data == base.data
@@ -106,11 +121,14 @@ def test_means_are_of_languages_that_most_rows_have():
 
 
 def test_an_ensemble_is_measured_when_its_members_are_there(data):
-    only = [part for row in MEMBERS for part in ("--only", row)]
+    only = ("--only", ENSEMBLE)
     found = reproduce(data, *only, languages="fre")
     assert found.code == 0, found.stderr
     rows = json.loads((data.parent / "out" / "g2p.json").read_text(encoding="utf-8"))["rows"]
-    assert [row["row"] for row in rows] == [*MEMBERS, "ensemble"]
+    assert [(row["row"], row["seed"]) for row in rows] == [
+        *((MEMBER, seed) for seed in range(1, 1 + SIZE)),
+        (ENSEMBLE, 1),
+    ]
     assert rows[-1]["nll"] < max(row["nll"] for row in rows[:-1])
     assert "test_word_error" in rows[-1]
     # its row is adopted with those of its members, and not by other recipes than theirs
@@ -124,13 +142,15 @@ def test_an_ensemble_is_measured_when_its_members_are_there(data):
     )
     assert "fre-ensemble-s1: to be trained" in other.stdout.splitlines()
     content = json.loads((there / "g2p.json").read_text(encoding="utf-8"))
-    content["rows"] = [row for row in content["rows"] if row["row"] != "soft"]
+    content["rows"] = [row for row in content["rows"] if row["seed"] != SIZE]
     (there / "g2p.json").write_text(json.dumps(content), encoding="utf-8")
     plan = reproduce(data, *only, "--adopt", there, "--dry-run", languages="fre")
     assert "fre-ensemble-s1: to be trained" in plan.stdout.splitlines()
+    # its members' runs are needed then, not only their rows
+    assert f"fre-{MEMBER}-s1: to be trained" in plan.stdout.splitlines()
 
 
-def test_rows_of_another_machine_are_adopted_but_an_ensemble_needs_runs(data):
+def test_rows_of_another_machine_are_adopted(data):
     assert reproduce(data, "--only", "soft", languages="fre").code == 0
     out = data.parent / "out"
     there = data.parent / "there"
@@ -138,11 +158,8 @@ def test_rows_of_another_machine_are_adopted_but_an_ensemble_needs_runs(data):
     for name in ("g2p.json", "recipes.json"):
         (out / name).rename(there / name)
     shutil.rmtree(out)
-    only = [part for row in MEMBERS for part in ("--only", row)]
     plan = reproduce(data, "--only", "soft", "--adopt", there, "--dry-run")
     assert plan.stdout.splitlines() == ["dut-soft-s1: to be trained", "fre-soft-s1: done"]
-    plan = reproduce(data, *only, "--adopt", there, "--dry-run", languages="fre")
-    assert "fre-soft-s1: to be trained" in plan.stdout
     found = reproduce(data, "--only", "soft", "--adopt", there, languages="fre")
     assert "1 cells, 1 done before" in found.stderr
     assert not (out / "runs").exists()
@@ -164,6 +181,10 @@ def test_languages_of_few_words_get_more_and_smaller_updates(tmp_path):
     assert few.training.epochs == 3 * many.training.epochs
     assert [phase.epochs for phase in few.schedule] == [6, 6, None]
     assert few.training.learning_rate == many.training.learning_rate
+    own = grid.recipe(
+        SoundCell("ady", MEMBER, 1)
+    )  # a row with a recipe for few words is trained by it as it is
+    assert (own.training, own.data.batch_size) == (load_recipe("g2p-few-words").training, 16)
 
 
 def test_mistakes_are_told_before_anything_is_trained(data):

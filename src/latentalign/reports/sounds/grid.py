@@ -13,7 +13,7 @@ from latentalign.errors import UserError
 from latentalign.files import to_json, write_atomic
 from latentalign.reports.adopted import AdoptedResults, find_results
 from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
-from latentalign.reports.sounds.rows import ROWS, SoundCell, size_of
+from latentalign.reports.sounds.rows import OF_FEW_WORDS, SoundCell, size_of
 from latentalign.text.parallel import Pair
 from latentalign.training.recipe.overrides import apply_settings, merge
 from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recipe, read_recipe
@@ -30,7 +30,7 @@ from latentalign.translation.errors import error_rates
 
 STUDY = "g2p"  # the name of its results
 SPLITS = ("dev", "test")
-# languages of 800 words: batches of half the size, and three times as many epochs
+# languages of 800 words, unless their row has a recipe for them: batches of half the size, three times as many epochs
 FEW_WORDS = {"batch_size": 16, "epochs": 3}
 
 
@@ -84,19 +84,19 @@ class SoundGrid:
         """What a cell's recipe has beyond that of its row."""
         tables = {"train": f"{cell.language}_train.tsv", "valid": f"{cell.language}_dev.tsv"}
         data: dict[str, Any] = {split: {"table": name} for split, name in tables.items()}
-        if size_of(cell.language) != "low":
+        if size_of(cell.language) != "low" or cell.row in OF_FEW_WORDS:
             return {"data": data}
         return merge({"data": data}, _for_few_words(self._row_values(cell)))
 
     def _row_values(self, cell: SoundCell) -> dict[str, Any]:
-        return apply_settings(read_recipe(find_recipe(ROWS[cell.row])), self.settings.changes)
+        return apply_settings(read_recipe(find_recipe(cell.recipe)), self.settings.changes)
 
     def recipe(self, cell: SoundCell) -> Recipe:
         """What a cell is trained by."""
         found = self.table(cell.language, "train")
         folder = "." if found is None else str(found.parent)
         values = merge(merge(self._row_values(cell), self.changes(cell)), {"data": {"folder": folder}})
-        return build_recipe(merge(values, {"seed": cell.seed}), place=ROWS[cell.row])
+        return build_recipe(merge(values, {"seed": cell.seed}), place=cell.recipe)
 
     def fingerprint(self, cell: SoundCell) -> str:
         """The same for cells by the same recipe; an ensemble's is that of its members."""
@@ -186,7 +186,7 @@ class SoundGrid:
             "size": size_of(cell.language),
             "row": cell.row,
             "seed": cell.seed,
-            "recipe": ROWS[cell.row],
+            "recipe": cell.recipe,
             "settings": list(self.settings.changes),
             "changes": self.changes(cell),
             "version": latentalign.__version__,

@@ -10,7 +10,7 @@ from latentalign.files import write_atomic
 from latentalign.reports.grid.processes import Job, python, run_apart, run_here
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
 from latentalign.reports.sounds.page import write_results
-from latentalign.reports.sounds.rows import ROWS, SoundCell, plan_cells
+from latentalign.reports.sounds.rows import ENSEMBLE, ROWS, SoundCell, plan_cells
 
 Say = Callable[[str], None]
 
@@ -19,11 +19,12 @@ def choose_cells(
     grid: SoundGrid, languages: Sequence[str], only: Sequence[str], seeds: Sequence[int]
 ) -> list[SoundCell]:
     """The cells that are asked for; a language without data or a row that does not exist is a mistake."""
-    if unknown := [row for row in only if row not in ROWS]:
-        raise UserError(f"--only {unknown[0]}: no such row; choose from {', '.join(ROWS)}")
+    rows = (*ROWS, ENSEMBLE)
+    if unknown := [row for row in only if row not in rows]:
+        raise UserError(f"--only {unknown[0]}: no such row; choose from {', '.join(rows)}")
     for language in languages:
         grid.require(language)
-    return plan_cells(languages, [row for row in ROWS if not only or row in only], seeds)
+    return plan_cells(languages, [row for row in rows if not only or row in only], seeds)
 
 
 def describe(grid: SoundGrid, cells: Sequence[SoundCell]) -> list[str]:
