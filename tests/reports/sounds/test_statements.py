@@ -7,8 +7,8 @@ import pytest
 from latentalign.reports.sounds.statements import check_statements, paired_differences, paired_test
 
 
-def row(language, name, seed, nll):
-    return {"language": language, "row": name, "seed": seed, "nll": nll}
+def row(language, name, seed, nll, size="medium"):
+    return {"language": language, "size": size, "row": name, "seed": seed, "nll": nll}
 
 
 ROWS = [
@@ -43,6 +43,15 @@ def test_an_interval_on_one_side_of_zero_decides(sign, verdict):
 def test_a_statement_without_data_is_left_out():
     assert [one["statement"] for one in check_statements(ROWS)] == ["NLL: soft > marginal"]
     assert check_statements([]) == []
+
+
+def test_languages_of_different_sizes_are_not_mixed():
+    few = [row("ady", name, 1, nll, size="low") for name, nll in (("soft", 0.7), ("marginal", 0.9))]
+    found = {one["size"]: one for one in check_statements([*ROWS, *few])}
+    assert [(size, one["languages"], one["holds_in"]) for size, one in found.items()] == [
+        ("medium", 2, 1),
+        ("low", 1, 0),
+    ]
 
 
 def test_one_language_proves_nothing():

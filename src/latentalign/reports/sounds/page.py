@@ -46,7 +46,7 @@ def write_results(grid: SoundGrid, cells: Sequence[SoundCell], out: Path) -> dic
         "revision": git_revision(),
         "rows": rows,
         "summary": summarise(rows, ("size", "row"), MEASURES),
-        "statements": check_statements([row for row in rows if row["size"] == "medium"]),
+        "statements": check_statements(rows),
         "published": {language: PUBLISHED[language] for language in dict.fromkeys(c.language for c in cells)},
         "missing": [cell.name for cell, row in found.items() if row is None],
     }
@@ -151,6 +151,7 @@ def _statements(content: Mapping[str, Any]) -> Table:
         return NOTHING if row["interval"] is None else "[{:.4f}, {:.4f}]".format(*row["interval"])
 
     columns = (
+        name_column("words", "size"),
         name_column("statement", "statement"),
         Column("languages", lambda row: str(row["languages"])),
         Column("holds in", lambda row: str(row["holds_in"])),
@@ -160,7 +161,8 @@ def _statements(content: Mapping[str, Any]) -> Table:
         name_column("verdict", "verdict"),
     )
     notes = (
-        "Languages of 8,000 words; each is one paired observation, the mean over the seeds that both rows have.",
+        "Each language is one paired observation, the mean over the seeds that both rows have. An ensemble is paired "
+        "with the run of its first member.",
     )
     return Table(
         "Statements about order, tested over languages", columns, tuple(content["statements"]), notes

@@ -29,6 +29,9 @@ STATEMENTS = (
     ("nll", "marginal", "chain"),
     ("nll", "soft", "chain-monotone"),
     ("nll", "chain-monotone", "chain"),
+    ("nll", "chain", "chain-long"),
+    ("nll", "chain-monotone", "chain-long"),
+    ("nll", "chain-long", "ensemble"),
     ("word_error", "soft", "variational-sample"),
     ("word_error", "soft", "variational-sample-from-prior"),
     ("word_error", "soft", "variational"),
@@ -39,6 +42,9 @@ STATEMENTS = (
     ("word_error", "marginal", "chain"),
     ("word_error", "soft", "chain-monotone"),
     ("word_error", "chain-monotone", "chain"),
+    ("word_error", "chain", "chain-long"),
+    ("word_error", "chain-monotone", "chain-long"),
+    ("word_error", "chain-long", "ensemble"),
     ("prior_entropy", "soft", "marginal"),
     ("prior_entropy", "marginal", "variational"),
     ("prior_entropy", "variational", "hard"),
@@ -61,13 +67,18 @@ def by_language(rows: Sequence[Row], row: str, measure: str) -> dict[str, float]
 
 
 def check_statements(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every statement for which there are languages with both rows."""
+    """Every statement for which there are languages with both rows, for each size of languages by itself."""
     found = []
-    for measure, larger, smaller in STATEMENTS:
-        differences = paired_differences(rows, measure, larger, smaller)
-        if differences:
-            statement = {"statement": f"{UNITS[measure]}: {larger} > {smaller}", "measure": measure}
-            found.append(statement | paired_test(differences))
+    for size in dict.fromkeys(row["size"] for row in rows):
+        alike = [row for row in rows if row["size"] == size]
+        for measure, larger, smaller in STATEMENTS:
+            if differences := paired_differences(alike, measure, larger, smaller):
+                statement = {
+                    "size": size,
+                    "statement": f"{UNITS[measure]}: {larger} > {smaller}",
+                    "measure": measure,
+                }
+                found.append(statement | paired_test(differences))
     return found
 
 
