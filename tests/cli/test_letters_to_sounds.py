@@ -96,3 +96,61 @@ def test_a_table_or_two_files_but_not_both(words):
 def test_columns_are_two_names_or_two_numbers(words):
     setting = "data.train={table: train.tsv, source_column: 1, target_column: phones}"
     assert_mistake(latentalign("check", words / "recipe.yaml", "--set", setting), "two names or two numbers")
+
+
+@pytest.fixture
+def two_languages(words):
+    """The same letters, other phones: without the tag nobody can tell."""
+    write(words, "upper.tsv", [(word, phones.upper()) for word, phones in WORDS] * 3)
+    write(words, "upper_dev.tsv", [(word, phones.upper()) for word, phones in WORDS])
+    columns = "source_column: 1, target_column: 2, tags: [low, up]"
+    text = RECIPE.format(folder=words)
+    for split, tables in (("train", "[train.tsv, upper.tsv]"), ("valid", "[dev.tsv, upper_dev.tsv]")):
+        begin = text.index(f"  {split}: {{")
+        end = text.index("\n", begin)
+        text = f"{text[:begin]}  {split}: {{table: {tables}, {columns}}}{text[end:]}"
+    (words / "two.yaml").write_text(text.replace("size: 8", "size: 32"), encoding="utf-8")
+    return words
+
+
+def test_one_model_of_several_languages(two_languages):
+    run = two_languages / "run"
+    found = latentalign(
+        "train", two_languages / "two.yaml", "--set", "training.epochs=40", "--set", "training.learning_rate=0.01",
+        "--set", "objective=soft", "--out", run,
+    )  # fmt: skip
+    assert found.code == 0, found.stderr
+    rates = {}
+    for tag, table in (("low", "dev.tsv"), ("up", "upper_dev.tsv"), ("low", "upper_dev.tsv")):
+        found = latentalign(
+            "evaluate", run, "--table", two_languages / table, "--tag", tag, "--errors", "--json"
+        )
+        results = json.loads(found.stdout)
+        assert "unknown_source_pieces" not in results
+        rates[tag, table] = results["word_error"]
+    assert rates["low", "dev.tsv"] < 50 > rates["up", "upper_dev.tsv"]
+    assert rates["low", "upper_dev.tsv"] == 100
+    found = latentalign(
+        "translate", run, "--length-penalty", 0, "--eos-penalty", 0, stdin="<low> nab\n<up>nab\n"
+    )
+    low, up = found.stdout.splitlines()
+    assert low == low.lower() != ""
+    assert up == low.upper()  # with and without a blank behind the tag
+    assert found.stderr == ""
+
+
+def test_tags_that_do_not_fit(two_languages, words):
+    train = two_languages / "two.yaml"
+    latentalign("train", train, "--out", words / "run")
+    table = ("--table", words / "dev.tsv")
+    unknown = latentalign("evaluate", words / "run", *table, "--tag", "middle")
+    assert_mistake(unknown, "--tag middle", "choose from low, up")
+    latentalign("train", words / "recipe.yaml", "--out", words / "plain")
+    assert_mistake(
+        latentalign("evaluate", words / "plain", *table, "--tag", "low"), "--tag low", "trained without tags"
+    )
+    too_few = latentalign("check", train, "--set", "data.train.tags=[low]")
+    assert_mistake(too_few, "data.train", "received 1 tags and 2 files")
+    assert_mistake(latentalign("check", train, "--set", "data.valid.tags=[low, middle]"), "middle", "among")
+    assert_mistake(latentalign("check", train, "--set", "data.valid.tags=null"), "data.valid.tags")
+    assert_mistake(latentalign("check", train, "--set", "data.train.tags=[low, '<up>']"), "data.train.tags")

@@ -64,3 +64,18 @@ def test_tokenizers_are_kept_in_the_run_folder(tmp_path) -> None:
     assert after.target.settings == before.target.settings
     assert after.encode_source("né") == before.encode_source("né")
     assert len(after.source.encode("né")) == 3
+
+
+def test_a_tag_is_one_piece_at_the_beginning_only(tmp_path) -> None:
+    pairs = [("<fra> été", "e t e"), ("<vie>a <fra>", "a")]
+    config = TokenizerConfig.model_validate(SIDES)
+    tags = ("fra", "vie")
+    sides = learn_tokenizers(*count_words(pairs, config=config, tags=tags), config=config, tags=tags)
+    TranslationAssets(*sides, tags=tags).save(tmp_path)
+    for source in (sides[0], TranslationAssets.load(tmp_path).source):
+        assert source.words("<fra> été") == source.words("  <fra>été ") == ["<fra>", "é", "t", "é"]
+        assert source.words("a <fra>") == ["a", " ", "<", "f", "r", "a", ">"]
+        assert source.words("<deu>a") == ["<", "d", "e", "u", ">", "a"]
+        assert UNKNOWN not in source.encode("<vie> été")
+    assert TranslationAssets.load(tmp_path).tags == tags
+    assert characters("<fra>a") == ["<", "f", "r", "a", ">", "a"]

@@ -22,6 +22,12 @@ def evaluate(
             help="Translation: instead of two files, a .tsv of sources and targets without a header."
         ),
     ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            help="Translation: what every source begins with, as <TAG>; for a run of several languages."
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="VQA and memory: the data folder.")] = None,
     split: Annotated[str | None, typer.Option(help="VQA and memory: which part of the data.")] = None,
     inference: Annotated[
@@ -42,7 +48,7 @@ def evaluate(
     """Measure a trained run on data of its task: NLL, perplexity, bound, KL, entropy and the task's own scores."""
     from latentalign.training.trained_ensemble import load_together
 
-    given = {"source": source, "target": target, "table": table, "data": data, "split": split}
+    given = {"source": source, "target": target, "table": table, "tag": tag, "data": data, "split": split}
     loaded = load_together(runs, device=device)
     with progress("evaluating") as advance:
         results = loaded.evaluate(

@@ -18,6 +18,11 @@ Layers = Annotated[int, Field(ge=1, le=64)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+def listed(names: OneOrMore | None) -> list[str]:
+    """Always a list."""
+    return [names] if isinstance(names, str) else list(names or [])
+
+
 class TranslationSection(BaseModel):
     """A part of a recipe: unknown keys are refused, values do not change."""
 
@@ -34,6 +39,8 @@ class PairFiles(TranslationSection):
     source_column: str | PositiveInt | None = None
     target_column: str | PositiveInt | None = None
     links: OneOrMore | None = None  # word links, line for line, for `model.external_posterior`
+    # one name for each table or pair of files, as a language's: their sources begin with it, as in `<ita> ciao`
+    tags: list[Annotated[str, Field(pattern=r"^[^<>\s]+$")]] | None = None
 
     @model_validator(mode="after")
     def _one_way_only(self) -> "PairFiles":
@@ -45,6 +52,11 @@ class PairFiles(TranslationSection):
         if files == table or (files and self.table is not None):
             raise ValueError(
                 "expected either source and target (two files) or table, source_column and target_column"
+            )
+        if self.tags is not None and len(self.tags) != len(listed(self.table or self.source)):
+            raise ValueError(
+                f"expected as many tags as there are tables or source files, received {len(self.tags)} tags and "
+                f"{len(listed(self.table or self.source))} files"
             )
         return self
 
@@ -99,6 +111,16 @@ class DataConfig(TranslationSection):
     def splits(self) -> dict[str, PairFiles]:
         """The pairs to train and to validate on, by name."""
         return {"train": self.train, "valid": self.valid}
+
+    @model_validator(mode="after")
+    def _tags_are_known(self) -> "DataConfig":
+        unseen = set(self.valid.tags or ()) - set(self.train.tags or ())
+        if unseen or (self.train.tags is None) != (self.valid.tags is None):
+            raise ValueError(
+                f"expected data.valid.tags to be among data.train.tags, received {self.valid.tags} "
+                f"and {self.train.tags}"
+            )
+        return self
 
     def path(self, name: str) -> Path:
         """A file of the recipe, relative to the data folder unless absolute."""

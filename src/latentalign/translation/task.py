@@ -48,14 +48,16 @@ class PairsToEvaluate(EvaluationOptions):
     source: Path | None = None
     target: Path | None = None
     table: Path | None = None
+    tag: str | None = None  # every source begins with it, for a model of several languages
     batch_size: int = 64
 
     @property
     def files(self) -> PairFiles:
         """Where the pairs are."""
+        tags = None if self.tag is None else [self.tag]
         if self.table is not None:
-            return PairFiles(table=str(self.table), source_column=1, target_column=2)
-        return PairFiles(source=str(self.source), target=str(self.target))
+            return PairFiles(table=str(self.table), source_column=1, target_column=2, tags=tags)
+        return PairFiles(source=str(self.source), target=str(self.target), tags=tags)
 
 
 class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
@@ -134,6 +136,7 @@ class TranslationTask(Task, CanTranslate, CanAlign, CanConvert):
 
     def dataset(self, assets: TranslationAssets, chosen: PairsToEvaluate) -> TranslationDataset:
         """Pairs to evaluate on: all of them but those with an empty side."""
+        _check_tag(chosen.tag, assets.tags)
         corpus = build_corpus(read_pairs(chosen.files), assets, keep=PairFilter(), name=name_of(chosen.files))
         return TranslationDataset(corpus, batch_size=chosen.batch_size)
 
@@ -190,11 +193,12 @@ TASK: Task = TranslationTask()
 
 
 def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> TranslationAssets:
-    source, target = count_words(_pairs(data, data.train), config=data.tokenizer)
+    tags = tuple(dict.fromkeys(data.train.tags or ()))
+    source, target = count_words(_pairs(data, data.train), config=data.tokenizer, tags=tags)
     if not source or not target:
         raise UserError(f"{name_of(data.train)}: no words on one side; nothing is left to work with")
-    tokenizers = learn_tokenizers(source, target, config=data.tokenizer)
-    assets = TranslationAssets(*tokenizers, source_end=data.source_end)
+    tokenizers = learn_tokenizers(source, target, config=data.tokenizer, tags=tags)
+    assets = TranslationAssets(*tokenizers, source_end=data.source_end, tags=tags)
     assets.save(folder)
     kinds = " and ".join(dict.fromkeys(side.kind for side in data.tokenizer.sides))
     log(
@@ -202,6 +206,15 @@ def _learn_assets(data: config.DataConfig, folder: Path, log: Log) -> Translatio
         f"from {len(source)} and {len(target)} different words"
     )
     return assets
+
+
+def _check_tag(tag: str | None, known: tuple[str, ...]) -> None:
+    """A tag that training has not seen would be read as letters, or as an unknown word."""
+    if tag is not None and tag not in known:
+        expected = (
+            f"choose from {', '.join(known)}" if known else "the run was trained without tags; leave it out"
+        )
+        raise UserError(f"--tag {tag}: no such tag; {expected}")
 
 
 def _pairs(data: config.DataConfig, files: PairFiles) -> Iterator[Pair]:
@@ -255,6 +268,9 @@ def _check_settings(data: config.DataConfig, shards: Path) -> None:
             )
     if isinstance(found.get("tokenizer"), dict):  # settings that are new since then have their defaults
         found["tokenizer"] = {**config.TokenizerConfig().model_dump(mode="json"), **found["tokenizer"]}
+    for split in data.splits:
+        if isinstance(found.get(split), dict):
+            found[split] = {"tags": None, **found[split]}
     for key, value in wanted.items():
         if found.get(key) != value:
             raise UserError(

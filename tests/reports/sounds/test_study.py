@@ -8,18 +8,21 @@ import pytest
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
 from latentalign.reports.sounds.page import _languages
 from latentalign.reports.sounds.rows import (
-    ENSEMBLE,
-    MEMBER,
+    ENSEMBLES,
+    MULTILINGUAL,
     PRINCIPAL,
     ROWS,
     SIZE,
+    TOGETHER,
     SoundCell,
     parse_languages,
     plan_cells,
 )
 from latentalign.training.recipe.recipes import load_recipe
+from latentalign.training.run.config_file import load_config
 from tests.cli.command import assert_mistake, latentalign
 
+ENSEMBLE, MEMBER = "ensemble", ENSEMBLES["ensemble"]
 WORDS = [("aab", "aː p"), ("ba", "b a"), ("né", "n eː"), ("bab", "b a p"), ("nab", "n a p"), ("ab", "a p")]
 SMALL = (
     "model.memory_size=8", "model.decoder_size=8", "model.hidden_size=8", "model.embedding_size=8",
@@ -47,8 +50,9 @@ def reproduce(data, *options, languages="dut,fre"):
 def test_the_most_telling_cells_come_first():
     cells = plan_cells(["dut", "ady"], list(ROWS), [1, 2])
     assert [cell.row for cell in cells[:4]] == list(PRINCIPAL)
-    assert {cell.language for cell in cells[: len(ROWS) + len(PRINCIPAL)]} == {"dut"}
-    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + len(PRINCIPAL))
+    assert {cell.language for cell in cells[: len(ROWS) - 1 + len(PRINCIPAL)]} == {"dut"}
+    assert len(cells) == len(set(cells)) == 2 * (len(ROWS) + len(PRINCIPAL)) - 1
+    assert SoundCell("dut", MULTILINGUAL, 1) not in cells  # a run for the languages of 800 words
     assert SoundCell("dut", "rws", 2) not in cells
 
 
@@ -66,7 +70,7 @@ def test_groups_of_languages():
     assert len(parse_languages("dut,medium")) == 10
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row != MEMBER])
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in ENSEMBLES.values()])
 def test_rows_that_are_compared_have_a_recipe_on_the_one_base(row):
     recipe, base = load_recipe(ROWS[row]), load_recipe("g2p")
     assert recipe.training == base.training
@@ -194,3 +198,30 @@ def test_mistakes_are_told_before_anything_is_trained(data):
     assert_mistake(
         latentalign("reproduce", "table1", "--data", data, "--languages", "dut"), "goes with g2p alone"
     )
+
+
+def test_one_run_is_measured_on_each_of_its_languages(data):
+    for language in TOGETHER:
+        for split in ("train", "dev"):
+            (data / f"{language}_{split}.tsv").write_text(
+                "".join(f"{word}\t{phones} {language}\n" for word, phones in WORDS), encoding="utf-8"
+            )
+    only = ("--only", "multilingual-ensemble")
+    found = reproduce(data, *only, languages="dut,ady,wel_sw")
+    assert found.code == 0, found.stderr
+    rows = json.loads((data.parent / "out" / "g2p.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["language"], row["row"]) for row in rows] == [
+        (language, row)
+        for language in ("ady", "wel_sw")
+        for row in (*[MULTILINGUAL] * SIZE, "multilingual-ensemble")
+    ]
+    runs = data.parent / "out" / "runs"
+    assert len(list(runs.rglob("model.safetensors"))) == SIZE  # one for each seed, none for a language
+    assert rows[0]["nll"] != rows[SIZE + 1]["nll"]
+    tags = load_config(runs / "many" / f"{MULTILINGUAL}-s1").data.train.tags
+    assert tags == list(TOGETHER) == load_recipe("g2p-multilingual").data.train.tags
+    again = reproduce(data, *only, "--dry-run", languages="ady")
+    assert {line.split(": ")[1] for line in again.stdout.splitlines()} == {"done"}
+    (data / "gre_dev.tsv").unlink()
+    assert_mistake(reproduce(data, *only, languages="ady"), "gre_dev.tsv")
+    assert "multilingual" not in reproduce(data, "--dry-run", languages="ady").stdout

@@ -13,7 +13,7 @@ from latentalign.errors import UserError
 from latentalign.files import to_json, write_atomic
 from latentalign.reports.adopted import AdoptedResults, find_results
 from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
-from latentalign.reports.sounds.rows import OF_FEW_WORDS, SoundCell, size_of
+from latentalign.reports.sounds.rows import MANY, OF_FEW_WORDS, TOGETHER, SoundCell, size_of
 from latentalign.text.parallel import Pair
 from latentalign.training.recipe.overrides import apply_settings, merge
 from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recipe, read_recipe
@@ -24,9 +24,9 @@ from latentalign.training.run.journal import read_metrics
 from latentalign.training.train import train
 from latentalign.training.trained_ensemble import Ensemble
 from latentalign.training.trained_run import Run, load
-from latentalign.translation.config import PairFiles
 from latentalign.translation.data.corpus import read_pairs
 from latentalign.translation.errors import error_rates
+from latentalign.translation.task import PairsToEvaluate
 
 STUDY = "g2p"  # the name of its results
 SPLITS = ("dev", "test")
@@ -82,19 +82,33 @@ class SoundGrid:
 
     def changes(self, cell: SoundCell) -> dict[str, Any]:
         """What a cell's recipe has beyond that of its row."""
+        if cell.trained.language == MANY:
+            return {"data": self._many_tables()}
         tables = {"train": f"{cell.language}_train.tsv", "valid": f"{cell.language}_dev.tsv"}
         data: dict[str, Any] = {split: {"table": name} for split, name in tables.items()}
         if size_of(cell.language) != "low" or cell.row in OF_FEW_WORDS:
             return {"data": data}
         return merge({"data": data}, _for_few_words(self._row_values(cell)))
 
+    def _many_tables(self) -> dict[str, Any]:
+        """The tables of a run for many languages, where they lie in the data folder."""
+        found: dict[str, Any] = {}
+        for split, table in (("train", "train"), ("valid", "dev")):
+            paths = [self.table(language, table) for language in TOGETHER]
+            names = [path.relative_to(self.settings.data).as_posix() for path in paths if path is not None]
+            found[split] = {"table": names, "tags": list(TOGETHER)}
+        return found
+
     def _row_values(self, cell: SoundCell) -> dict[str, Any]:
         return apply_settings(read_recipe(find_recipe(cell.recipe)), self.settings.changes)
 
     def recipe(self, cell: SoundCell) -> Recipe:
         """What a cell is trained by."""
-        found = self.table(cell.language, "train")
-        folder = "." if found is None else str(found.parent)
+        if cell.trained.language == MANY:
+            folder = self.settings.data
+        else:
+            found = self.table(cell.language, "train")
+            folder = "." if found is None else str(found.parent)
         values = merge(merge(self._row_values(cell), self.changes(cell)), {"data": {"folder": folder}})
         return build_recipe(merge(values, {"seed": cell.seed}), place=cell.recipe)
 
@@ -142,21 +156,29 @@ class SoundGrid:
         if (known := self.recall_here(cell)) is not None:
             return known
         if cell.members:
-            return self._work_together(cell)
+            row = self._measure_together(cell)
+        else:
+            if cell.trained == cell:
+                self._train(cell, echo=echo)
+            row = self._measure(cell, load(self.folder(cell.trained), device="cpu"))
+        self.folder(cell).mkdir(parents=True, exist_ok=True)
+        write_atomic(self.folder(cell) / "row.json", to_json(row, indent=1) + "\n")
+        # most of the disk, and no longer needed
+        shutil.rmtree(self.folder(cell) / "checkpoints", ignore_errors=True)
+        return row
+
+    def _train(self, cell: SoundCell, *, echo: bool) -> None:
         recipe, folder = self.recipe(cell), self.folder(cell)
         begun = (folder / CONFIG).is_file()
         if begun and recipe_values(load_config(folder)) != recipe_values(recipe):
             raise UserError(f"{folder}: holds a run by another recipe; choose another --runs, or remove it")
         if not begun or list_checkpoints(folder):
             train(recipe, folder, resume=begun, echo=echo)
-        row = self._measure(cell, load(folder, device="cpu"))
-        write_atomic(folder / "row.json", to_json(row, indent=1) + "\n")
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # most of the disk, and no longer needed
-        return row
 
-    def _work_together(self, cell: SoundCell) -> dict[str, Any]:
-        """Measure an ensemble of cells that are done."""
-        together = Ensemble(tuple(load(self.folder(one), device="cpu") for one in cell.members))
+    def _measure_together(self, cell: SoundCell) -> dict[str, Any]:
+        """The row of an ensemble of cells that are trained."""
+        members = [self.folder(one.trained) for one in cell.members]
+        together = Ensemble(tuple(load(folder, device="cpu") for folder in members))
         row: dict[str, Any] = {
             "language": cell.language,
             "size": size_of(cell.language),
@@ -169,13 +191,11 @@ class SoundGrid:
         }
         for split in SPLITS:
             if (path := self.table(cell.language, split)) is not None:
-                found = together.evaluate(table=path, errors=True, beam=self.settings.beam)
+                found = together.evaluate(errors=True, beam=self.settings.beam, **_words(cell, path))
                 rates = {key: value for key, value in found.items() if key == "nll" or "error" in key}
                 row |= {
                     key if split == "dev" else f"test_{key}": value for key, value in _rounded(rates).items()
                 }
-        self.folder(cell).mkdir(parents=True, exist_ok=True)
-        write_atomic(self.folder(cell) / "row.json", to_json(row, indent=1) + "\n")
         return row
 
     def _measure(self, cell: SoundCell, run: Run) -> dict[str, Any]:
@@ -199,13 +219,13 @@ class SoundGrid:
         }
         for split in SPLITS:
             if (path := self.table(cell.language, split)) is not None:
-                found = self._measure_on(path, run, self.outputs(cell, split))
+                found = self._measure_on(_words(cell, path), run, self.outputs(cell, split))
                 row |= found if split == "dev" else {f"test_{key}": value for key, value in found.items()}
         return row
 
-    def _measure_on(self, table: Path, run: Run, outputs: Path) -> dict[str, Any]:
-        found = run.evaluate(table=table)
-        pairs = words_of(table)
+    def _measure_on(self, words: dict[str, Any], run: Run, outputs: Path) -> dict[str, Any]:
+        found = run.evaluate(**words)
+        pairs = words_of(**words)
         texts = search(run, [word for word, _ in pairs], beam=self.settings.beam)
         write_atomic(outputs, "".join(f"{text}\n" for text in texts))
         keys = ("nll", "prior_entropy", "elbo", "kl")
@@ -235,9 +255,14 @@ def _for_few_words(values: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def words_of(table: Path) -> list[Pair]:
+def _words(cell: SoundCell, table: Path) -> dict[str, Any]:
+    """What a cell is measured on."""
+    return {"table": table} if cell.tag is None else {"table": table, "tag": cell.tag}
+
+
+def words_of(table: Path, tag: str | None = None) -> list[Pair]:
     """The words of a table with their phones."""
-    return list(read_pairs(PairFiles(table=str(table), source_column=1, target_column=2)))
+    return list(read_pairs(PairsToEvaluate(table=table, tag=tag).files))
 
 
 def search(run: Any, words: list[str], *, beam: int) -> list[str]:

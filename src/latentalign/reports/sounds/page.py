@@ -18,7 +18,7 @@ from latentalign.reports.paper.table import (
 from latentalign.reports.provenance import recipe_values, write_recipes
 from latentalign.reports.sounds.grid import SoundGrid
 from latentalign.reports.sounds.pictures import draw_words
-from latentalign.reports.sounds.rows import ENSEMBLE, PUBLISHED, ROWS, SoundCell, size_of
+from latentalign.reports.sounds.rows import ENSEMBLES, PUBLISHED, ROWS, SoundCell, size_of
 from latentalign.reports.sounds.statements import by_language, check_statements
 from latentalign.training.run.environment import git_revision
 
@@ -111,7 +111,7 @@ def _languages(
 ) -> Table:
     """Languages down, rows across, means over seeds; a last line of means for each size of languages."""
     present = [
-        name for name in (*ROWS, ENSEMBLE) if any(row["row"] == name and measure in row for row in rows)
+        name for name in (*ROWS, *ENSEMBLES) if any(row["row"] == name and measure in row for row in rows)
     ]
     values = {name: by_language(rows, name, measure) for name in present}
     languages = [one for one in PUBLISHED if any(one in found for found in values.values())]

@@ -22,12 +22,17 @@ ROWS = {
     "chain": "g2p-chain",
     "chain-monotone": "g2p-chain-monotone",
     "chain-long": "g2p-chain-long",
+    "multilingual": "g2p-multilingual",
 }
 OF_FEW_WORDS = {"chain-long": "g2p-few-words"}  # rows with a recipe of their own for languages of 800 words
 PRINCIPAL = ("soft", "marginal", "variational-sample", "chain-monotone")  # with every seed
 FIRST = (*PRINCIPAL, "em", "hard", "variational", "chain")  # what is trained before the other rows
-ENSEMBLE = "ensemble"  # a row that trains nothing: five runs of one row, which differ by their seeds alone
-MEMBER, SIZE = "chain-long", 5
+MULTILINGUAL = "multilingual"  # one run for the ten languages of 800 words, measured on each
+MANY = "many"  # what stands in place of the language of such a run
+TOGETHER = G2P_LANGUAGES["low"]
+# Rows that train nothing: five runs of another row, which differ by their seeds alone
+ENSEMBLES = {"ensemble": "chain-long", "multilingual-ensemble": MULTILINGUAL}
+SIZE = 5
 
 # Word error rates (development, test) of the task's baseline, an ensemble of neural transducers
 PUBLISHED = {
@@ -58,10 +63,25 @@ class SoundCell:
         return own.get(self.row, ROWS[self.row])
 
     @property
+    def tag(self) -> str | None:
+        """What its words begin with."""
+        return self.language if ENSEMBLES.get(self.row, self.row) == MULTILINGUAL else None
+
+    @property
     def members(self) -> "tuple[SoundCell, ...]":
-        """The cells that an ensemble is made of, its own seed the first of theirs; none for a cell that is trained."""
-        seeds = range(self.seed, self.seed + SIZE) if self.row == ENSEMBLE else ()
-        return tuple(SoundCell(self.language, MEMBER, seed) for seed in seeds)
+        """The cells that an ensemble is made of, its own seed the first of theirs; none for other cells."""
+        seeds = range(self.seed, self.seed + SIZE) if self.row in ENSEMBLES else ()
+        return tuple(SoundCell(self.language, ENSEMBLES[self.row], seed) for seed in seeds)
+
+    @property
+    def trained(self) -> "SoundCell":
+        """The cell whose run this one is measured with: itself, unless one run is for many languages."""
+        return SoundCell(MANY, self.row, self.seed) if self.row == MULTILINGUAL else self
+
+    @property
+    def needs(self) -> "tuple[SoundCell, ...]":
+        """The cells whose runs have to be there first."""
+        return tuple(one.trained for one in self.members or (self,) if one.trained != self)
 
 
 def parse_languages(text: str) -> list[str]:
@@ -81,12 +101,15 @@ def parse_languages(text: str) -> list[str]:
 
 def size_of(language: str) -> str:
     """The group that a language is in."""
+    if language == MANY:
+        return MANY
     return next(size for size, languages in G2P_LANGUAGES.items() if language in languages)
 
 
 def plan_cells(languages: Sequence[str], rows: Sequence[str], seeds: Sequence[int]) -> list[SoundCell]:
     """All cells, the most telling ones first: larger languages, principal rows, the first seed."""
-    return list(dict.fromkeys(_in_turn(languages, rows, seeds)))
+    cells = dict.fromkeys(_in_turn(languages, rows, seeds))
+    return [cell for cell in cells if cell.tag is None or cell.language in TOGETHER]
 
 
 def _in_turn(languages: Sequence[str], rows: Sequence[str], seeds: Sequence[int]) -> Iterator[SoundCell]:
@@ -101,6 +124,6 @@ def _in_turn(languages: Sequence[str], rows: Sequence[str], seeds: Sequence[int]
         yield from (
             SoundCell(language, row, seed) for seed in others for language in group for row in principal
         )
-        together = [SoundCell(language, ENSEMBLE, first) for language in group if ENSEMBLE in rows]
+        together = [SoundCell(language, row, first) for row in ENSEMBLES if row in rows for language in group]
         yield from (cell for ensemble in together for cell in (*ensemble.members, ensemble))
         yield from (SoundCell(language, row, first) for row in rows for language in group)

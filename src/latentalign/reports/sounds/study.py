@@ -10,7 +10,7 @@ from latentalign.files import write_atomic
 from latentalign.reports.grid.processes import Job, python, run_apart, run_here
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
 from latentalign.reports.sounds.page import write_results
-from latentalign.reports.sounds.rows import ENSEMBLE, ROWS, SoundCell, plan_cells
+from latentalign.reports.sounds.rows import ENSEMBLES, ROWS, TOGETHER, SoundCell, plan_cells
 
 Say = Callable[[str], None]
 
@@ -18,13 +18,20 @@ Say = Callable[[str], None]
 def choose_cells(
     grid: SoundGrid, languages: Sequence[str], only: Sequence[str], seeds: Sequence[int]
 ) -> list[SoundCell]:
-    """The cells that are asked for; a language without data or a row that does not exist is a mistake."""
-    rows = (*ROWS, ENSEMBLE)
+    """The cells that are asked for; a language without data or a row that does not exist is a mistake.
+
+    A run for many languages is trained if it is asked for by name or all its languages are.
+    """
+    rows = (*ROWS, *ENSEMBLES)
     if unknown := [row for row in only if row not in rows]:
         raise UserError(f"--only {unknown[0]}: no such row; choose from {', '.join(rows)}")
-    for language in languages:
+    cells = plan_cells(languages, [row for row in rows if not only or row in only], seeds)
+    if not only and not set(TOGETHER) <= set(languages):
+        cells = [cell for cell in cells if cell.tag is None]
+    together = TOGETHER if any(cell.tag is not None for cell in cells) else ()
+    for language in dict.fromkeys([*languages, *together]):
         grid.require(language)
-    return plan_cells(languages, [row for row in rows if not only or row in only], seeds)
+    return cells
 
 
 def describe(grid: SoundGrid, cells: Sequence[SoundCell]) -> list[str]:
@@ -44,7 +51,7 @@ def reproduce(
     todo = plan(grid, cells)
     say(f"g2p: {len(cells)} cells, {len(cells) - len(todo)} done before")
     listed = [
-        Job(name, tuple(one.name for one in cell.members if one.name in todo)) for name, cell in todo.items()
+        Job(name, tuple(one.name for one in cell.needs if one.name in todo)) for name, cell in todo.items()
     ]
     try:
         if jobs == 0:
@@ -67,11 +74,9 @@ def write_finished(grid: SoundGrid, cells: Sequence[SoundCell], *, out: Path) ->
 
 
 def plan(grid: SoundGrid, cells: Sequence[SoundCell]) -> dict[str, SoundCell]:
-    """What is to be done, members before their ensemble: it needs their runs, not only their rows."""
+    """What is to be done, and before it what it needs: runs, not only rows."""
     missing = [cell for cell in cells if grid.recall(cell) is None]
-    needed = [
-        member for cell in missing for member in (*cell.members, cell) if grid.recall_here(member) is None
-    ]
+    needed = [one for cell in missing for one in (*cell.needs, cell) if grid.recall_here(one) is None]
     return {cell.name: cell for cell in needed}
 
 

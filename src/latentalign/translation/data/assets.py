@@ -17,11 +17,12 @@ _SEPARATE = {"source": "tokenizer.source.model", "target": "tokenizer.target.mod
 
 @dataclass(frozen=True)
 class TranslationAssets:
-    """Tokenizers of both sides, and whether the source ends with a mark of its own."""
+    """Tokenizers of both sides, whether the source ends with a mark of its own, and what tags it may begin with."""
 
     source: Tokenizer
     target: Tokenizer
     source_end: bool = True
+    tags: tuple[str, ...] = ()
 
     @property
     def sides(self) -> dict[str, Tokenizer]:
@@ -40,7 +41,7 @@ class TranslationAssets:
 
     def save(self, folder: Path) -> None:
         """Write the tokenizers into a run folder."""
-        described: dict[str, object] = {"version": 1, "source_end": self.source_end}
+        described: dict[str, object] = {"version": 1, "source_end": self.source_end, "tags": self.tags}
         models = [side.model for side in self.sides.values() if isinstance(side, BpeTokenizer)]
         for stale in (_JOINT, *_SEPARATE.values()):
             (folder / stale).unlink(missing_ok=True)
@@ -62,18 +63,20 @@ class TranslationAssets:
         path = folder / VOCABULARY
         try:
             described = read_json(path, "the vocabulary that training wrote")
-            sides = {name: _load_side(folder, name, described[name]) for name in ("source", "target")}
-            return cls(sides["source"], sides["target"], source_end=bool(described["source_end"]))
+            tags = tuple(map(str, described.get("tags", ())))  # older runs have none
+            source = _load_side(folder, "source", described["source"], tags)
+            target = _load_side(folder, "target", described["target"])
+            return cls(source, target, source_end=bool(described["source_end"]), tags=tags)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             raise UserError(f"{path}: damaged; expected the vocabulary that training wrote") from None
 
 
-def _load_side(folder: Path, name: str, described: dict[str, Any]) -> Tokenizer:
+def _load_side(folder: Path, name: str, described: dict[str, Any], tags: tuple[str, ...] = ()) -> Tokenizer:
     if described["kind"] == "whitespace":
         return WhitespaceTokenizer(described["words"])
     if described["kind"] == "characters":
         return CharacterTokenizer(
-            described["characters"], form=described["form"], combine=described["combine"]
+            described["characters"], form=described["form"], combine=described["combine"], tags=tags
         )
     path = folder / _SEPARATE[name]
     path = path if path.exists() else folder / _JOINT

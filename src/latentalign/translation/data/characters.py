@@ -7,29 +7,43 @@ sounds (jamo) that a Korean syllable is composed of.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import regex
 
+from latentalign.translation.data.tags import split_tag
 from latentalign.translation.data.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
 NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 
-def characters(text: str, *, form: NormalForm = "NFC", combine: bool = True) -> list[str]:
-    """The characters of a text; white space inside is one blank, around it there is none."""
-    normal = unicodedata.normalize(form, " ".join(text.split()))
-    return regex.findall(r"\X", normal) if combine else list(normal)
+def characters(
+    text: str, *, form: NormalForm = "NFC", combine: bool = True, tags: Collection[str] = ()
+) -> list[str]:
+    """The characters of a text; white space inside is one blank, around it there is none.
+
+    A text may begin with a tag of one of these names, which is one piece.
+    """
+    tag, rest = split_tag(text, tags)
+    normal = unicodedata.normalize(form, " ".join(rest.split()))
+    return tag + (regex.findall(r"\X", normal) if combine else list(normal))
 
 
 class CharacterTokenizer(Tokenizer):
     """Every character is a piece; those never seen in training are unknown."""
 
-    def __init__(self, known: Sequence[str], *, form: NormalForm = "NFC", combine: bool = True) -> None:
+    def __init__(
+        self,
+        known: Sequence[str],
+        *,
+        form: NormalForm = "NFC",
+        combine: bool = True,
+        tags: Collection[str] = (),
+    ) -> None:
         pieces = [*SPECIALS, *known]
         super().__init__(pieces, [piece.encode() for piece in pieces], [True] * len(pieces))
-        self.form, self.combine = form, combine
+        self.form, self.combine, self._tags = form, combine, frozenset(tags)
         self._index = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
     @property
@@ -38,7 +52,7 @@ class CharacterTokenizer(Tokenizer):
         return {"kind": "characters", "characters": known, "form": self.form, "combine": self.combine}
 
     def words(self, sentence: str) -> list[str]:
-        return characters(sentence, form=self.form, combine=self.combine)
+        return characters(sentence, form=self.form, combine=self.combine, tags=self._tags)
 
     def _segment(self, word: str) -> tuple[int, ...]:
         return (self._index.get(word, UNKNOWN),)

@@ -2,9 +2,9 @@
 
 import json
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,10 @@ from latentalign.errors import UserError
 from latentalign.files import read_lines
 from latentalign.text.links import read_links
 from latentalign.text.parallel import Pair, read_parallel
-from latentalign.translation.config import DataConfig, PairFiles
+from latentalign.translation.config import DataConfig, PairFiles, listed
 from latentalign.translation.data.assets import TranslationAssets
 from latentalign.translation.data.piece_links import PieceLinks, read_piece_links
+from latentalign.translation.data.tags import tagged
 from latentalign.translation.data.tokenizer import END, UNKNOWN
 
 
@@ -73,30 +74,32 @@ class Corpus:
 
 def read_pairs(files: PairFiles, path: Callable[[str], Path] = Path) -> Iterator[Pair]:
     """Yield the sentence pairs of parallel files or of a table; nothing is left out."""
+    tags: Iterable[str | None] = repeat(None) if files.tags is None else files.tags
+    for pairs, tag in zip(_each_file(files, path), tags, strict=False):
+        yield from ((tagged(source, tag), target) for source, target in pairs)
+
+
+def _each_file(files: PairFiles, path: Callable[[str], Path]) -> Iterator[Iterator[Pair]]:
     if files.table is not None:
         assert files.source_column is not None
         assert files.target_column is not None
-        for name in _listed(files.table):
-            yield from _read_table(path(name), files.source_column, files.target_column)
+        for name in listed(files.table):
+            yield _read_table(path(name), files.source_column, files.target_column)
         return
-    sources, targets = _listed(files.source), _listed(files.target)
+    sources, targets = listed(files.source), listed(files.target)
     if len(sources) != len(targets):
         raise UserError(
             f"data: {len(sources)} source files but {len(targets)} target files; give one for one"
         )
     for source, target in zip(sources, targets, strict=True):
-        yield from read_parallel(path(source), path(target))
+        yield read_parallel(path(source), path(target))
 
 
 def name_of(files: PairFiles) -> str:
     """A short name of where pairs come from, for messages."""
     if files.table is not None:
-        return ", ".join(_listed(files.table))
-    return f"{', '.join(_listed(files.source))} and {', '.join(_listed(files.target))}"
-
-
-def _listed(names: str | list[str] | None) -> list[str]:
-    return [names] if isinstance(names, str) else list(names or [])
+        return ", ".join(listed(files.table))
+    return f"{', '.join(listed(files.source))} and {', '.join(listed(files.target))}"
 
 
 def _read_table(path: Path, source_column: str | int, target_column: str | int) -> Iterator[Pair]:
@@ -231,7 +234,7 @@ def with_links(corpus: Corpus, files: PairFiles, data: DataConfig, assets: Trans
     """The same corpus with the links of its pairs, if there is a file of them."""
     if files.links is None:
         return corpus
-    paths = [data.path(name) for name in _listed(files.links)]
+    paths = [data.path(name) for name in listed(files.links)]
     found = chain.from_iterable(map(read_links, paths))
     links = read_piece_links(read_pairs(files, data.path), found, assets, corpus.lines, paths[-1])
     return replace(corpus, links=links)

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from latentalign.errors import UserError
 from latentalign.translation.config import SideTokenizerConfig, TokenizerConfig
@@ -22,40 +22,43 @@ from latentalign.translation.data.tokenizer import (
 
 
 def count_words(
-    pairs: Iterable[tuple[str, str]], *, config: TokenizerConfig | None = None
+    pairs: Iterable[tuple[str, str]], *, config: TokenizerConfig | None = None, tags: Collection[str] = ()
 ) -> tuple[Counter[str], Counter[str]]:
-    """How often every word occurs on either side; every character, where characters are the pieces."""
+    """How often every word occurs on either side; every character, where characters are the pieces.
+
+    Sources may begin with one of `tags`.
+    """
     source, target = (config or TokenizerConfig()).sides
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for left, right in pairs:
-        counts[0].update(_words(left, source))
+        counts[0].update(_words(left, source, tags))
         counts[1].update(_words(right, target))
     return counts
 
 
-def _words(text: str, side: SideTokenizerConfig) -> list[str]:
+def _words(text: str, side: SideTokenizerConfig, tags: Collection[str] = ()) -> list[str]:
     if side.kind == "characters":
-        return characters(text, form=side.normal_form, combine=side.combine)
+        return characters(text, form=side.normal_form, combine=side.combine, tags=tags)
     return text.split()
 
 
 def learn_tokenizers(
-    source: Counter[str], target: Counter[str], *, config: TokenizerConfig
+    source: Counter[str], target: Counter[str], *, config: TokenizerConfig, tags: Collection[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
     """Learn the pieces of both languages from the counts of their words."""
     if config.is_joint:
         model = _learn_bpe(source + target, config)
         return _narrowed(model, source), _narrowed(model, target)
     left, right = config.sides
-    return _learn_side(source, left), _learn_side(target, right)
+    return _learn_side(source, left, tags), _learn_side(target, right)
 
 
-def _learn_side(counts: Counter[str], side: SideTokenizerConfig) -> Tokenizer:
+def _learn_side(counts: Counter[str], side: SideTokenizerConfig, tags: Collection[str] = ()) -> Tokenizer:
     if side.kind == "bpe":
         return _narrowed(_learn_bpe(counts, side), counts)
     frequent = _frequent(counts, side)
     if side.kind == "characters":
-        return CharacterTokenizer(frequent, form=side.normal_form, combine=side.combine)
+        return CharacterTokenizer(frequent, form=side.normal_form, combine=side.combine, tags=tags)
     return WhitespaceTokenizer(frequent)
 
 
