@@ -118,6 +118,25 @@ def test_shards_that_do_not_fit_the_recipe_are_refused(corpus: Path, tmp_path: P
         prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
 
 
+def test_settings_that_a_prepared_folder_is_too_old_to_know_have_their_defaults(
+    corpus: Path, tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    tagged = {
+        split: {"source": f"{split}.de", "target": f"{split}.en", "tags": ["deu"]}
+        for split in ("train", "valid")
+    }
+    TranslationTask().prepare_files(data_config(corpus), MODEL, to=shards, seed=1, log=lambda _: None)
+    settings = json.loads((shards / "prepared.json").read_text())
+    for split in tagged:
+        assert settings[split].pop("tags") is None
+    del settings["tokenizer"]["combine"]
+    (shards / "prepared.json").write_text(json.dumps(settings))
+    prepare(data_config(corpus, prepared=str(shards)), tmp_path / "run")
+    with pytest.raises(UserError, match=r"prepared with data.train"):
+        prepare(data_config(corpus, **tagged, prepared=str(shards)), tmp_path / "tagged")
+
+
 def test_preparing_files_again_learns_the_tokenizer_again(corpus: Path, tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     for number, changes in enumerate([{"joint": False}, {}, {"kind": "whitespace"}]):

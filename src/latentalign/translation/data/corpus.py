@@ -76,7 +76,7 @@ def read_pairs(files: PairFiles, path: Callable[[str], Path] = Path) -> Iterator
     """Yield the sentence pairs of parallel files or of a table; nothing is left out."""
     tags: Iterable[str | None] = repeat(None) if files.tags is None else files.tags
     for pairs, tag in zip(_each_file(files, path), tags, strict=False):
-        yield from ((tagged(source, tag), target) for source, target in pairs)
+        yield from pairs if tag is None else ((tagged(source, tag), target) for source, target in pairs)
 
 
 def _each_file(files: PairFiles, path: Callable[[str], Path]) -> Iterator[Iterator[Pair]]:

@@ -9,14 +9,9 @@ from collections.abc import Collection
 _TAG = re.compile(r"<[^<>\s]+>")
 
 
-def as_tag(name: str) -> str:
-    """How the tag of this name is written in a source."""
-    return f"<{name}>"
-
-
-def tagged(source: str, name: str | None) -> str:
-    """A source with its tag, if it has one."""
-    return source if name is None else f"{as_tag(name)} {source}"
+def tagged(source: str, name: str) -> str:
+    """A source with its tag in front."""
+    return f"<{name}> {source}"
 
 
 def split_tag(text: str, names: Collection[str]) -> tuple[list[str], str]:
