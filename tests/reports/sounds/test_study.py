@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from latentalign.reports.sounds.grid import SoundGrid, SoundSettings
 from latentalign.reports.sounds.page import _languages
@@ -153,6 +154,26 @@ def test_an_ensemble_is_measured_when_its_members_are_there(data):
     assert "fre-ensemble-s1: to be trained" in plan.stdout.splitlines()
     # its members' runs are needed then, not only their rows
     assert "fre-chain-long-s1: to be trained" in plan.stdout.splitlines()
+
+
+def test_a_run_is_done_though_the_code_has_settings_now_that_it_did_not_know(data):
+    assert reproduce(data, "--only", "soft", languages="fre").code == 0
+    folder = data.parent / "out" / "runs" / "fre" / "soft-s1"
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    for split in ("train", "valid"):
+        assert config["data"][split].pop("tags") is None
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    row = json.loads((folder / "row.json").read_text(encoding="utf-8"))
+    (folder / "row.json").write_text(json.dumps({**row, "fingerprint": "0" * 16}), encoding="utf-8")
+    plan = reproduce(data, "--only", "soft", "--dry-run", languages="fre")
+    assert plan.stdout.splitlines() == ["fre-soft-s1: done"]
+    assert reproduce(data, "--only", "soft", languages="fre").code == 0
+    content = json.loads((data.parent / "out" / "g2p.json").read_text(encoding="utf-8"))
+    assert content["rows"] == [row]  # with the fingerprint of today
+    config["model"]["dropout"] = 0.1
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    plan = reproduce(data, "--only", "soft", "--dry-run", languages="fre")
+    assert plan.stdout.splitlines() == ["fre-soft-s1: to be trained"]
 
 
 def test_rows_of_another_machine_are_adopted(data):

@@ -144,8 +144,22 @@ class SoundGrid:
             found: dict[str, Any] = json.loads((self.folder(cell) / "row.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        wanted = self.fingerprint(cell)
-        return found if (found["fingerprint"], found["beam"]) == (wanted, self.settings.beam) else None
+        if found["beam"] != self.settings.beam or not self._is_of_today(cell, found):
+            return None
+        return {**found, "fingerprint": self.fingerprint(cell)}
+
+    def _is_of_today(self, cell: SoundCell, row: dict[str, Any]) -> bool:
+        """Whether the run behind a row was trained by today's recipe; settings new since then have their defaults."""
+        if cell.members:
+            names = [one.name for one in cell.members]
+            return row["members"] == names and all(self.recall_here(one) for one in cell.members)
+        return self._is_by_its_recipe(cell.trained)
+
+    def _is_by_its_recipe(self, cell: SoundCell) -> bool:
+        folder = self.folder(cell)
+        if not (folder / CONFIG).is_file():
+            return False
+        return recipe_values(load_config(folder)) == recipe_values(self.recipe(cell))
 
     def outputs(self, cell: SoundCell, split: str) -> Path:
         """What the run wrote for the words of a split, a line each."""
@@ -170,7 +184,7 @@ class SoundGrid:
     def _train(self, cell: SoundCell, *, echo: bool) -> None:
         recipe, folder = self.recipe(cell), self.folder(cell)
         begun = (folder / CONFIG).is_file()
-        if begun and recipe_values(load_config(folder)) != recipe_values(recipe):
+        if begun and not self._is_by_its_recipe(cell):
             raise UserError(f"{folder}: holds a run by another recipe; choose another --runs, or remove it")
         if not begun or list_checkpoints(folder):
             train(recipe, folder, resume=begun, echo=echo)
