@@ -145,6 +145,14 @@ def test_tags_that_do_not_fit(two_languages, words):
     table = ("--table", words / "dev.tsv")
     unknown = latentalign("evaluate", words / "run", *table, "--tag", "middle")
     assert_mistake(unknown, "--tag middle", "choose from low, up")
+    (words / "t").write_text("n a p\n", encoding="utf-8")
+    (words / "s").write_text("nab\n", encoding="utf-8")
+    for found in (
+        latentalign("evaluate", words / "run", *table),
+        latentalign("translate", words / "run", stdin="\n<up> nab\n<middle> nab\n"),
+        latentalign("align", words / "run", "--source", words / "s", "--target", words / "t"),
+    ):
+        assert_mistake(found, "expected a tag at its beginning", "<low>", "knows low, up")
     latentalign("train", words / "recipe.yaml", "--out", words / "plain")
     assert_mistake(
         latentalign("evaluate", words / "plain", *table, "--tag", "low"), "--tag low", "trained without tags"

@@ -220,7 +220,7 @@ def _count_unknown(translator: "Translator", window: list[str], longest: int, pl
 
     unknown = 0
     for number, line in enumerate(window, start=before + 1):
-        found = translator.assets.source.encode(line)
+        found = translator.assets.source_pieces(line)
         pieces, unknown = len(found), unknown + found.count(UNKNOWN)
         if pieces > longest:
             done = "translated all the same, but look at the result"

@@ -71,7 +71,7 @@ class InspectorService:
         if request.inference is not None:
             self.limits.check_inference(request.inference)
         self.limits.check_pieces(
-            "sentences", (len(served.run.assets.source.encode(text)) for text in request.sentences)
+            "sentences", (len(served.run.assets.source_pieces(text)) for text in request.sentences)
         )
         options = SearchOptions(
             beam=request.beam,

@@ -98,7 +98,7 @@ class Translator:
         Of a sentence of more than `longest` pieces only the beginning is translated, so that time is bounded.
         `progress` is called with the number of sentences of each batch.
         """
-        pieces = [self.assets.source.encode(sentence)[: self.longest] for sentence in sentences]
+        pieces = [self.assets.source_pieces(sentence)[: self.longest] for sentence in sentences]
         results = [[Translation("", 0.0, 0.0)] for _ in sentences]
         lengths = [len(found) for found in pieces]
         order = sorted((number for number, length in enumerate(lengths) if length), key=lengths.__getitem__)

@@ -8,6 +8,7 @@ from typing import Any
 from latentalign.errors import UserError
 from latentalign.files import read_json, require_file, write_atomic
 from latentalign.translation.data.characters import CharacterTokenizer
+from latentalign.translation.data.tags import split_tag
 from latentalign.translation.data.tokenizer import END, BpeTokenizer, Tokenizer, WhitespaceTokenizer
 
 VOCABULARY = "vocabulary.json"
@@ -29,8 +30,22 @@ class TranslationAssets:
         """The tokenizers by the name of their side."""
         return {"source": self.source, "target": self.target}
 
+    def source_pieces(self, sentence: str) -> list[int]:
+        """Pieces of a source, without the end mark."""
+        self._require_tag(sentence)
+        return self.source.encode(sentence)
+
+    def _require_tag(self, sentence: str) -> None:
+        """A model of several languages has never seen a source without a tag."""
+        if self.tags and sentence.strip() and not split_tag(sentence, self.tags)[0]:
+            raise UserError(
+                f"source {sentence[:20]!r}: expected a tag at its beginning, as in '<{self.tags[0]}> …'; "
+                f"the run knows {', '.join(self.tags)}"
+            )
+
     def encode_source(self, sentence: str) -> tuple[list[int], list[int]]:
         """Pieces as the encoder reads them, and the word of every piece (−1 for the end mark)."""
+        self._require_tag(sentence)
         ids, words = self.source.encode_words(sentence)
         return ([*ids, END], [*words, -1]) if self.source_end else (ids, words)
 

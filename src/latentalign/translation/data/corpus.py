@@ -193,7 +193,7 @@ def encode_pairs(
     pairs: Iterator[Pair], assets: TranslationAssets, *, keep: PairFilter, report: CorpusReport
 ) -> Iterator[tuple[int, list[int], list[int]]]:
     """Yield (line, source, target) of the pairs that are kept, counting the others into `report`."""
-    encode_source, encode_target = assets.source.encode, assets.target.encode
+    encode_source, encode_target = assets.source_pieces, assets.target.encode
     for line, (left, right) in enumerate(pairs, start=1):
         report.read += 1
         source, target = encode_source(left), encode_target(right)
