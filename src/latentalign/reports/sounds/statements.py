@@ -24,6 +24,8 @@ STATEMENTS = (
     ("nll", "variational-sample", "variational-sample-from-prior"),
     ("nll", "soft", "em"),
     ("nll", "variational-sample", "em"),
+    ("nll", "variational-sample", "variational"),
+    ("nll", "marginal", "em"),
     ("nll", "hard", "soft"),
     ("nll", "soft", "chain"),
     ("nll", "marginal", "chain"),
