@@ -162,7 +162,7 @@ def _statements(content: Mapping[str, Any]) -> Table:
     )
     notes = (
         "Each language is one paired observation, the mean over the seeds that both rows have. An ensemble is paired "
-        "with the run of its first member.",
+        "with the runs of its own seed.",
     )
     return Table(
         "Statements about order, tested over languages", columns, tuple(content["statements"]), notes
