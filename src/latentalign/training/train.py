@@ -166,8 +166,11 @@ def _run(module: AlignmentModule, after_step: AfterEachStep, opened: Opened) -> 
             trainer.fit(
                 module, train_dataloaders=module.stream, ckpt_path=opened.checkpoint, weights_only=True
             )
-        best_step = after_step.validation.best_step
-        after_step.say(f"done: {module.step} steps, best at step {best_step}; {folder / MODEL}")
+        state = after_step.validation
+        after_step.say(
+            f"done: {module.step} steps, best at step {state.best_step}, weights of step {state.kept_step}; "
+            f"{folder / MODEL}"
+        )
     except TrainingStopped as error:
         if isinstance(error, NonFinite):
             name_the_batch(error, opened.prepared.train, folder)

@@ -52,6 +52,26 @@ def test_a_lowest_rate_and_no_lowering_at_all() -> None:
     assert not any(verdict.lowers_rate for verdict in verdicts)
 
 
+def test_the_newest_weights_are_kept_where_the_recipe_says_so() -> None:
+    settings = config(keep_weights="last", early_stopping={"patience": 2})
+    learning, verdicts = follow([2.0, 2.1, float("nan")], settings)
+    assert [verdict.is_kept for verdict in verdicts] == [True, True, False]
+    assert [verdict.is_best for verdict in verdicts] == [True, False, False]
+    assert [verdict.stops for verdict in verdicts] == [False, False, True], "patience still asks for the best"
+    assert (learning.best_step, learning.kept_step) == (1, 2)
+    best, _ = follow([2.0, 2.1], config())
+    assert (best.best_step, best.kept_step) == (1, 1)
+
+
+def test_a_state_of_an_earlier_version_kept_its_best_weights() -> None:
+    learning, _ = follow([2.0, 2.1], config())
+    state = learning.state()
+    del state["kept_step"]
+    again = ValidationState(rate=1.0)
+    again.restore(state, config())
+    assert again.kept_step == 1
+
+
 def test_weights_as_good_as_the_best_replace_it_but_are_no_improvement() -> None:
     learning, verdicts = follow([2.0, 2.0, 2.1], config(early_stopping={"patience": 2}))
     assert [verdict.is_best for verdict in verdicts] == [True, True, False]
@@ -77,7 +97,7 @@ def test_every_phase_starts_afresh_and_only_the_last_one_stops_early() -> None:
     assert not judge(0, 3.1, -9.0, 2).stops, "a warm-up does not end training"
     # q alone: the NLL stands still, the bound is what improves
     assert judge(1, 3.1, -5.0, 3).is_best
-    assert judge(1, 3.1, -4.0, 4) == Verdict(is_best=True)
+    assert judge(1, 3.1, -4.0, 4) == Verdict(is_best=True, is_kept=True)
     assert not judge(1, 3.1, -4.5, 5).is_best
     # worse than the warm-up's best, yet the best of the phase that counts
     assert judge(2, 3.2, -4.0, 6).is_best

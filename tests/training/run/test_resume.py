@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from latentalign.errors import UserError
 from latentalign.training.run.checkpoints import list_checkpoints
@@ -17,6 +18,7 @@ from tests.training.helpers import (
     metrics,
     run,
     same_training,
+    weights,
 )
 
 # everything that has a state: dropout, samples, a running mean, phases, a rate that is lowered, early stopping
@@ -155,6 +157,20 @@ def test_a_finished_run_may_go_on_for_longer(tmp_path: Path) -> None:
     run(tmp_path / "run", training={"epochs": 1.0})
     run(tmp_path / "run", resume=True, training={"epochs": 2.0})
     assert same_training(tmp_path / "run", tmp_path / "long")
+
+
+@pytest.mark.parametrize("kept", ["best", "last"])
+def test_a_run_ends_with_its_best_weights_or_its_last(tmp_path: Path, kept: str) -> None:
+    rising = {"learning_rate": 2.0, "halving": {"factor": 1.0}, "validate_every": 0.25, "keep_weights": kept}
+    run(tmp_path / "run", training=rising)
+    assert not metrics(tmp_path / "run")[-1]["best"], "the last validation is not the best one"
+    last = {
+        name.removeprefix("model."): value
+        for name, value in last_state(tmp_path / "run")["state_dict"].items()
+    }
+    found = weights(tmp_path / "run")
+    assert found.keys() <= last.keys()
+    assert all(torch.equal(found[name], last[name]) for name in found) == (kept == "last")
 
 
 def test_a_run_that_stopped_early_goes_on_with_more_patience(tmp_path: Path) -> None:

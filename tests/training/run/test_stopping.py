@@ -108,7 +108,7 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     for step in (3, 6, 9, 12, 15):
         VerifiedCheckpoints().save_checkpoint({**CONTENT, "step": step}, checkpoint_path(tmp_path, step))
     (tmp_path / "checkpoints" / ".step-000000018-x.ckpt.abc.part").write_text("left by a killed writer")
-    prune(tmp_path, keep=2, best_step=6)
+    prune(tmp_path, keep=2, kept_step=6)
     assert [step for step, _ in list_checkpoints(tmp_path)] == [15, 12, 6]
     assert len(list((tmp_path / "checkpoints").iterdir())) == 3
 

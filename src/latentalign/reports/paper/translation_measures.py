@@ -15,7 +15,7 @@ from latentalign.reports.grid.cells import Cell
 from latentalign.reports.grid.grid import Grid
 from latentalign.reports.provenance import fingerprint_of, recipe_values, revision_of_run
 from latentalign.training.loop.evaluation import evaluate_model
-from latentalign.training.run.journal import read_metrics
+from latentalign.training.run.journal import epoch_of_weights, read_metrics
 from latentalign.training.trained_run import Run, load
 from latentalign.translation.bleu import score_texts
 
@@ -94,7 +94,6 @@ class Measured:
 def describe(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any]:
     """What any row says about its training; nothing in it depends on where the folders are."""
     records = read_metrics(folder / "metrics.jsonl")
-    best = [record for record in records if record.get("best")]
     return {
         "row": cell.spec.name,
         "objective": cell.spec.objective,
@@ -103,7 +102,7 @@ def describe(grid: Grid, cell: Cell, folder: Path) -> dict[str, Any]:
         "seed": cell.seed,
         "minutes": round(records[-1]["training_seconds"] / 60, 2),
         "epochs": records[-1]["epoch"],
-        "best_epoch": best[-1]["epoch"] if best else None,
+        "best_epoch": epoch_of_weights(records),
         "recipe": grid.settings.recipe_name,
         "settings": list(grid.settings.changes),
         "changes": cell.changes,

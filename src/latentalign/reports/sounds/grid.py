@@ -20,7 +20,7 @@ from latentalign.training.recipe.recipes import Recipe, build_recipe, find_recip
 from latentalign.training.run.checkpoints import list_checkpoints
 from latentalign.training.run.config_file import CONFIG, load_config
 from latentalign.training.run.environment import git_revision
-from latentalign.training.run.journal import read_metrics
+from latentalign.training.run.journal import epoch_of_weights, read_metrics
 from latentalign.training.train import train
 from latentalign.training.trained_ensemble import Ensemble
 from latentalign.training.trained_run import Run, load
@@ -214,7 +214,6 @@ class SoundGrid:
 
     def _measure(self, cell: SoundCell, run: Run) -> dict[str, Any]:
         records = read_metrics(run.folder / "metrics.jsonl")
-        best = [record for record in records if record.get("best")]
         row: dict[str, Any] = {
             "language": cell.language,
             "size": size_of(cell.language),
@@ -228,7 +227,7 @@ class SoundGrid:
             "fingerprint": fingerprint_of(recipe_values(run.config)),
             "minutes": round(records[-1]["training_seconds"] / 60, 2),
             "epochs": records[-1]["epoch"],
-            "best_epoch": best[-1]["epoch"] if best else None,
+            "best_epoch": epoch_of_weights(records),
             "beam": self.settings.beam,
         }
         for split in SPLITS:

@@ -89,14 +89,14 @@ class AfterEachStep(Callback):
         step = pl_module.step
         if step % self.config.log_every == 0 or batch.is_last:
             self._report(trainer, pl_module, batch)
-        is_best = False
+        is_kept = False
         if self._validation_is_due(batch, step):
-            is_best = self._validate(trainer, pl_module, batch)
+            is_kept = self._validate(trainer, pl_module, batch)
         stop = batch.is_last or trainer.should_stop
         # processes differ in clocks and signals: what one of them wants, all of them do
         signalled, late = any_rank((self.signals.received is not None, self._is_late()), pl_module.device)
         every = self.config.checkpoint.every_steps
-        if stop or is_best or signalled or late or (every is not None and step % every == 0):
+        if stop or is_kept or signalled or late or (every is not None and step % every == 0):
             self.save(trainer, pl_module)
         if signalled and not stop:
             name = self.signals.received.name if self.signals.received else "a signal to another process"
@@ -128,7 +128,7 @@ class AfterEachStep(Callback):
             logger.log_metrics({f"train/{name}": value for name, value in values.items()}, step=module.step)
 
     def _validate(self, trainer: Trainer, module: AlignmentModule, batch: Step) -> bool:
-        """Measure, judge, keep the best weights; whether they are the best so far."""
+        """Measure, judge, keep the weights that the run may end with; whether these are such."""
         assert module.phase is not None
         assert self.inference is not None
         results = evaluate_model(
@@ -155,6 +155,7 @@ class AfterEachStep(Callback):
             **results,
             "learning_rate": self.validation.rate if verdict.lowers_rate else self.rate,
             "best": verdict.is_best,
+            "kept": verdict.is_kept,
             "training_seconds": round(self.seconds, 3),
         }
         self._tell(record, verdict.lowers_rate, verdict.stops)
@@ -166,10 +167,10 @@ class AfterEachStep(Callback):
             }
             logger.log_metrics(numbers, step=module.step)
             logger.save()
-        if verdict.is_best and trainer.is_global_zero:
+        if verdict.is_kept and trainer.is_global_zero:
             save_model(module.model, self.folder)
         self.progress.rest()
-        return verdict.is_best
+        return verdict.is_kept
 
     def _tell(self, record: dict[str, Any], lowered: bool, stops: bool) -> None:
         shown = [
@@ -191,7 +192,7 @@ class AfterEachStep(Callback):
         trainer.save_checkpoint(checkpoint_path(self.folder, module.step), weights_only=False)
         self._saved_at = time.perf_counter()
         if trainer.is_global_zero:
-            prune(self.folder, keep=self.config.checkpoint.keep, best_step=self.validation.best_step)
+            prune(self.folder, keep=self.config.checkpoint.keep, kept_step=self.validation.kept_step)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         checkpoint["learning"] = self.validation.state()

@@ -100,10 +100,10 @@ def checkpoint_path(run: Path, step: int) -> Path:
     return run / FOLDER / f"step-{step:09d}.ckpt"
 
 
-def prune(run: Path, *, keep: int, best_step: int) -> None:
-    """Remove all but the newest few and the best one, and what killed writers left behind."""
+def prune(run: Path, *, keep: int, kept_step: int) -> None:
+    """Remove all but the newest few and the one whose weights the run has, and what killed writers left behind."""
     for number, (step, path) in enumerate(list_checkpoints(run)):
-        if number >= keep and step != best_step:
+        if number >= keep and step != kept_step:
             path.unlink(missing_ok=True)
     for leftover in (run / FOLDER).glob(".step-*.part"):
         leftover.unlink(missing_ok=True)

@@ -84,3 +84,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict):
             records.append(record)
     return records
+
+
+def epoch_of_weights(records: list[dict[str, Any]]) -> float | None:
+    """When the weights of a run were validated, by its records; those of earlier versions keep the best ones."""
+    epochs: list[float] = [record["epoch"] for record in records if record.get("kept", record.get("best"))]
+    return epochs[-1] if epochs else None

@@ -1,4 +1,4 @@
-"""model.safetensors of a run: the best weights. Nothing is ever unpickled."""
+"""model.safetensors of a run: the best weights, or the newest ones. Nothing is ever unpickled."""
 
 import json
 from collections.abc import Mapping
