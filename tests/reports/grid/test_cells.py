@@ -188,7 +188,7 @@ def test_a_recipe_of_a_cell_survives_yaml():
     assert fingerprint(again) == fingerprint(cell.recipe)
 
 
-@pytest.mark.parametrize("name", ["reproduce-multi30k", "reproduce-multi30k-256"])
+@pytest.mark.parametrize("name", ["reproduce-multi30k", "reproduce-multi30k-transformer"])
 def test_the_packaged_recipes_have_a_plan(name):
     from latentalign.training.recipe.recipes import load_recipe
 

@@ -22,6 +22,7 @@ ROWS = {
     "chain": "g2p-chain",
     "chain-monotone": "g2p-chain-monotone",
     "chain-long": "g2p-chain-long",
+    "chain-deep": "g2p-chain-deep",
     "multilingual": "g2p-multilingual",
 }
 OF_FEW_WORDS = {"chain-long": "g2p-few-words"}  # rows with a recipe of their own for languages of 800 words
