@@ -1,10 +1,8 @@
 """The measured variances: of the estimator alone, and smaller with more samples."""
 
-import torch
 from benchmarks.gradient_variance import COMPARED, batch_of, table
 
 from latentalign.reports.paper.gradient_quality import gradient_quality
-from latentalign.translation.config import ModelConfig
 from latentalign.translation.data.dataset import make_batch
 from latentalign.translation.network.model import TranslationModel
 
@@ -24,20 +22,9 @@ def test_a_batch_has_the_outputs_asked_for_or_all_there_are() -> None:
     assert batch_of(Pairs(), 100).source.shape[0] == 3
 
 
-def test_more_samples_have_less_variance() -> None:
-    torch.manual_seed(1)
-    config = ModelConfig(
-        embedding_size=8,
-        memory_size=8,
-        decoder_size=8,
-        attention_size=8,
-        inference_network={"memory_size": 8},
-    )
-    model = TranslationModel(config, source_size=60, target_size=60, needs_posterior=True).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter)
+def test_more_samples_have_less_variance(random_translator: TranslationModel) -> None:
     batch = make_batch([[4, 5, 6, 7], [6, 7, 9]], [[8, 9, 10], [5, 20]])
-    rows = gradient_quality(model, batch, repeats=60, compared=COMPARED)
+    rows = gradient_quality(random_translator, batch, repeats=60, compared=COMPARED)
     variance = {
         (row["target"], row["estimator"], row["parameters"]): row["relative_variance"] for row in rows
     }

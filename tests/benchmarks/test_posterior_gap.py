@@ -1,26 +1,13 @@
 """The measured gaps: none for the exact posterior and for a shortlist of all words."""
 
-import torch
 from benchmarks.posterior_gap import SHORTLISTS, measure
 
-from latentalign.translation.config import ModelConfig
 from latentalign.translation.data.dataset import make_batch
 from latentalign.translation.network.model import TranslationModel
 
 
-def test_gaps_of_every_way_to_find_q() -> None:
-    torch.manual_seed(1)
-    config = ModelConfig(
-        embedding_size=8,
-        memory_size=8,
-        decoder_size=8,
-        attention_size=8,
-        inference_network={"memory_size": 8},
-    )
-    model = TranslationModel(config, source_size=60, target_size=60, needs_posterior=True).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter)
-    found = measure(model, [make_batch([[4, 5, 6, 7], [6, 7, 9]], [[8, 9, 10], [5, 20]])])
+def test_gaps_of_every_way_to_find_q(random_translator: TranslationModel) -> None:
+    found = measure(random_translator, [make_batch([[4, 5, 6, 7], [6, 7, 9]], [[8, 9, 10], [5, 20]])])
     gaps = {name: row["nats"] for name, row in found.items()}
     assert set(gaps) == {
         "prior",
