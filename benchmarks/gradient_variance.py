@@ -1,10 +1,10 @@
 """How noisy the gradients of estimators are in trained runs, against the exact gradient of the same batch.
 
-python -m benchmarks.gradient_variance RUN [RUN …] [--outputs 400] [--draws 30] [--out FILE.json]
+python -m benchmarks.gradient_variance RUN [RUN …] [--batches 8] [--draws 30] [--out DIR]
 
-Every RUN has an inference network. A batch of its own validation data is used, dropout off. `relative variance` is
-E‖g − E g‖² / ‖exact‖² over draws of one step, for the model θ and for the inference network φ. The gap of a bound is
-what it lacks to the log-likelihood, in nats an output.
+Every RUN has an inference network. Batches of its own validation data are used, from short to long, dropout off.
+Relative variance is E‖g − E g‖² / ‖exact‖² over draws of one step, for the model θ and for the inference network φ: the
+mean over the batches. The gap of the bound is what it lacks to the log-likelihood, in nats an output.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 from latentalign.alignment.learning.estimators import LeaveOneOut, NoBaseline, Reinforce, SoftBaseline
 from latentalign.alignment.learning.objectives import Elbo, StochasticEM
 from latentalign.files import write_atomic
-from latentalign.reports.grid.step_cost import prepare_again
+from latentalign.reports.grid.step_cost import prepare_again, spread_batches
 from latentalign.reports.paper.gradient_quality import Comparison, bound_tightness, gradient_quality
 from latentalign.training.run.environment import git_revision
 from latentalign.training.trained_run import load
@@ -39,38 +39,36 @@ COMPARED = [
 ]
 
 
-def batch_of(dataset: Any, outputs: int) -> Any:
-    """The first examples with about so many outputs together."""
-    chosen: list[int] = []
-    total = 0
-    while total < outputs and len(chosen) < len(dataset):
-        chosen.append(len(chosen))
-        total += int(dataset.collate(chosen[-1:]).target_mask.sum())
-    return dataset.collate(chosen)
+def measure(model: Any, batches: list[Any], *, draws: int) -> dict[str, Any]:
+    """Relative variances by estimator and group of parameters, means over the batches, and the gaps of bounds."""
+    found = [gradient_quality(model, batch, repeats=draws, compared=COMPARED) for batch in batches]
+    rows = [
+        {
+            **{key: same[0][key] for key in ("target", "estimator", "parameters")},
+            "relative_variance": sum(row["relative_variance"] for row in same) / len(same),
+        }
+        for same in zip(*found, strict=True)
+    ]
+    return {"gradients": rows, "bounds": bound_tightness(model, batches)}
 
 
-def measure(folder: Path, *, outputs: int, draws: int) -> dict[str, Any]:
-    """Variances and gaps of one run."""
+def measure_run(folder: Path, *, batches: int, draws: int) -> dict[str, Any]:
+    """The same for a run, on its validation data."""
     run = load(folder, device="cpu")
     with prepare_again(run.config, folder, lambda text: None) as prepared:
-        batch = batch_of(prepared.valid, outputs)
-    return {
-        "run": folder.name,
-        "epoch": run.schedule.total,
-        "outputs": int(batch.target_mask.sum()),
-        "gradients": gradient_quality(run.model, batch, repeats=draws, compared=COMPARED),
-        "bounds": bound_tightness(run.model, [batch]),
-    }
+        chosen = spread_batches(prepared.valid, batches)
+    return {"run": folder.name, "epochs": run.schedule.total, **measure(run.model, chosen, draws=draws)}
 
 
 def table(found: dict[str, Any]) -> str:
-    """A run's variances as Markdown."""
-    lines = [f"**{found['run']}, {found['epoch']:g} epochs**", ""]
-    lines += ["| estimator | θ: relative variance | φ: relative variance |", "| :-- | --: | --: |"]
+    """A run's variances and the gap of its bound as Markdown."""
+    (gap,) = (row["gap"] for row in found["bounds"] if row["bound"] == "variational")
+    title = f"**{found['run']}, {found['epochs']:g} epochs**; gap of the bound: {gap:.4f} nats an output"
+    lines = [title, "", "| estimator | θ: relative variance | φ: relative variance |", "| :-- | --: | --: |"]
     rows = {(row["target"], row["estimator"], row["parameters"]): row for row in found["gradients"]}
     for item in COMPARED:
         values = [
-            f"{rows[item.target, item.estimator, group]['relative_variance']:.3g}"
+            f"{rows[item.target, item.estimator, group]['relative_variance']:.2g}"
             if group in item.parameters
             else "–"
             for group in ("theta", "phi")
@@ -84,15 +82,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--outputs", type=int, default=400)
+    parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = [measure(run, outputs=options.outputs, draws=options.draws) for run in options.runs]
+    found = [measure_run(run, batches=options.batches, draws=options.draws) for run in options.runs]
+    text = "\n\n".join(["# Variance of gradients", *map(table, found)]) + "\n"
     if options.out is not None:
-        write_atomic(options.out, json.dumps({"revision": git_revision(), "runs": found}, indent=1) + "\n")
-    print("\n\n".join(table(one) for one in found))
+        content = {
+            "revision": git_revision(),
+            "batches": options.batches,
+            "draws": options.draws,
+            "runs": found,
+        }
+        write_atomic(options.out / "gradients.json", json.dumps(content, indent=1) + "\n")
+        write_atomic(options.out / "gradients.md", text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,34 @@
-"""The measured variances: of the estimator alone, and smaller with more samples."""
+"""The measured variances: smaller with more samples, and means over the batches."""
 
-from benchmarks.gradient_variance import COMPARED, batch_of, table
+import pytest
+from benchmarks.gradient_variance import COMPARED, measure, table
 
-from latentalign.reports.paper.gradient_quality import gradient_quality
 from latentalign.translation.data.dataset import make_batch
 from latentalign.translation.network.model import TranslationModel
 
-
-class Pairs:
-    """Three pairs with 3, 3 and 3 outputs (their end marks count)."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def collate(self, indices: list[int]) -> object:
-        return make_batch([[4, 5, 6, 7]] * len(indices), [[8, 9]] * len(indices))
-
-
-def test_a_batch_has_the_outputs_asked_for_or_all_there_are() -> None:
-    assert batch_of(Pairs(), 4).source.shape[0] == 2
-    assert batch_of(Pairs(), 100).source.shape[0] == 3
+FIRST = make_batch([[4, 5, 6, 7], [6, 7, 9]], [[8, 9, 10], [5, 20]])
+SECOND = make_batch([[9, 5]], [[11]])
 
 
 def test_more_samples_have_less_variance(random_translator: TranslationModel) -> None:
-    batch = make_batch([[4, 5, 6, 7], [6, 7, 9]], [[8, 9, 10], [5, 20]])
-    rows = gradient_quality(random_translator, batch, repeats=60, compared=COMPARED)
+    found = measure(random_translator, [FIRST], draws=60)
     variance = {
-        (row["target"], row["estimator"], row["parameters"]): row["relative_variance"] for row in rows
+        (row["target"], row["estimator"], row["parameters"]): row["relative_variance"]
+        for row in found["gradients"]
     }
     two, five = (
         variance["variational", f"{count}, leave one out", "phi"] for count in ("2 samples", "5 samples")
     )
     assert two > five > 0
     assert 0 < variance["em", "1 sample", "theta"] < float("inf")
-    text = table({"run": "one", "epoch": 12.0, "gradients": rows})
-    assert "| em, 1 sample |" in text
-    assert text.count("\n| variational") == 4
+    text = table({"run": "one", "epochs": 12.0, **found})
+    assert text.count("\n| variational") == len(COMPARED) - 1
+    assert "\n| em, 1 sample | " in text
+
+
+def test_variances_are_means_over_the_batches(random_translator: TranslationModel) -> None:
+    alone = [measure(random_translator, [batch], draws=3)["gradients"] for batch in (FIRST, SECOND)]
+    both = measure(random_translator, [FIRST, SECOND], draws=3)["gradients"]
+    for row, one, other in zip(both, *alone, strict=True):
+        mean = (one["relative_variance"] + other["relative_variance"]) / 2
+        assert row["relative_variance"] == pytest.approx(mean)

@@ -1,5 +1,8 @@
 """The page of a results folder."""
 
+import json
+
+from latentalign.reports.paper import vqa_study
 from latentalign.reports.paper.claims import order_claims
 from latentalign.reports.paper.published import TRANSLATION
 from latentalign.reports.paper.results_files import write_json
@@ -59,3 +62,16 @@ def test_figures_are_shown(tmp_path):
     page = (tmp_path / "README.md").read_text()
     assert "![a against b, rank 1](p.png)" in page
     assert "The largest." in page
+
+
+def test_a_page_takes_the_layouts_of_its_task(tmp_path):
+    row = {"row": "soft", "objective": "soft", "estimator": "-", "phases": "none", "nll": 0.8, "seeds": [1]}
+    content = {"table": "table1", "recipe": "vqa-scenes", "rows": [], "summary": [row], "claims": []}
+    (tmp_path / "table1.json").write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / "notes.md").write_text("What was seen.", encoding="utf-8")
+    write_page(tmp_path, vqa_study.LAYOUTS)
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Table 1, VQA" in page
+    assert "phases before" in page
+    assert "0.800" in page
+    assert "What was seen." in page

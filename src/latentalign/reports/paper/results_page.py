@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.files import write_atomic
-from latentalign.reports.paper.table_layouts import LAYOUTS
+from latentalign.reports.paper.table_layouts import LAYOUTS, Layout
 
 NOTES = "notes.md"  # written by hand; the page takes it in as it is
 _TITLES = {
@@ -18,8 +18,8 @@ _TITLES = {
 }
 
 
-def write_page(folder: Path) -> None:
-    """Write README.md anew from the JSON of every study in the folder."""
+def write_page(folder: Path, layouts: Mapping[str, Layout] = LAYOUTS) -> None:
+    """Write README.md anew from the JSON of every study in the folder; `layouts` are the task's."""
     found = {name: _read(folder / f"{name}.json") for name in _TITLES}
     present = {name: content for name, content in found.items() if content is not None}
     recipes = ", ".join(sorted({f"`{content['recipe']}`" for content in present.values()}))
@@ -35,7 +35,7 @@ def write_page(folder: Path) -> None:
     else:
         sections.append(f"<!-- {NOTES} beside this page is included here when it exists -->\n")
     for name, content in present.items():
-        tables = "\n".join(table.markdown() for table in LAYOUTS[name](content))
+        tables = "\n".join(table.markdown() for table in layouts[name](content))
         sections += [f"## {_TITLES[name]}\n", tables, _pictures(content, name)]
     write_atomic(folder / "README.md", "\n".join(section for section in sections if section))
 

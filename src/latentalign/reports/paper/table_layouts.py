@@ -14,6 +14,7 @@ from latentalign.reports.paper.table import (
 )
 
 Content = Mapping[str, Any]
+Layout = Callable[[Content], list[Table]]
 _PAPER = "On the right the paper's figures (IWSLT-14 German to English): another corpus, so only the order compares."
 
 
@@ -202,7 +203,7 @@ def _verdict(claim: Row) -> str:
     return word if claim["clear"] is not False else f"{word}, within what seeds differ by"
 
 
-LAYOUTS: dict[str, Callable[[Content], list[Table]]] = {
+LAYOUTS: dict[str, Layout] = {
     "table1": _table1,
     "table2": _table2,
     "table3": _table3,

@@ -11,8 +11,9 @@ from latentalign.reports.grid.study import Parts, Study
 from latentalign.reports.paper.claims import order_claims
 from latentalign.reports.paper.published import published
 from latentalign.reports.paper.results_files import write_study
+from latentalign.reports.paper.results_page import write_page
 from latentalign.reports.paper.table import Table, mean_column, name_column, published_column, summarise
-from latentalign.reports.paper.table_layouts import claims_table
+from latentalign.reports.paper.table_layouts import Content, Layout, claims_table
 from latentalign.reports.paper.translation_measures import describe
 from latentalign.training.trained_run import load
 
@@ -105,10 +106,11 @@ def _finish(grid: Grid, parts: Parts, out: Path) -> dict[str, Any]:
         "claims": order_claims("vqa", "table1", summary),
     }
     write_study(grid, content, _tables(content), out)
+    write_page(out, LAYOUTS)
     return content
 
 
-def _tables(content: dict[str, Any]) -> list[Table]:
+def _tables(content: Content) -> list[Table]:
     columns = (
         name_column("objective", "objective"), name_column("estimator", "estimator"),
         name_column("phases before", "phases"), name_column("inference", "inference"),
@@ -127,4 +129,5 @@ def _tables(content: dict[str, Any]) -> list[Table]:
     return [Table(caption, columns, tuple(content["summary"]), notes), claims_table(content["claims"])]
 
 
+LAYOUTS: dict[str, Layout] = {"table1": _tables}
 STUDIES: dict[str, Study] = {"table1": Study("table1", tuple(SPECS), _rows, _finish)}

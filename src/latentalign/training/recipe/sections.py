@@ -85,8 +85,8 @@ class TrainingConfig(Section):
     halving: HalvingConfig = HalvingConfig()  # of plateau
     weight_decay: NonNegativeFloat = 0.0  # of Adam, apart from the gradient; not of biases and other vectors
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
-    # Which weights a run ends with: of the best validation, or of the last one. A rate that falls to 0 has its
-    # best weights at the end, where the NLL of an overconfident model has already risen again.
+    # Which weights a run ends with: of the best validation, or of the last one. With a rate that falls to 0, the
+    # last ones may predict best though the NLL of an overconfident model has risen again.
     keep_weights: Literal["best", "last"] = "best"
     validate_every: PositiveFloat | None = 1.0  # epochs, may be a fraction
     validate_every_steps: PositiveInt | None = None  # instead of epochs
