@@ -60,6 +60,12 @@ def measure_run(folder: Path, *, batches: int, draws: int) -> dict[str, Any]:
     return {"run": folder.name, "epochs": run.schedule.total, **measure(run.model, chosen, draws=draws)}
 
 
+NOTE = (
+    "Means over batches of validation data. Where q is nearly certain the exact gradient of φ is close to 0, and its "
+    "relative variance says nothing."
+)
+
+
 def table(found: dict[str, Any]) -> str:
     """A run's variances and the gap of its bound as Markdown."""
     (gap,) = (row["gap"] for row in found["bounds"] if row["bound"] == "variational")
@@ -88,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [measure_run(run, batches=options.batches, draws=options.draws) for run in options.runs]
-    text = "\n\n".join(["# Variance of gradients", *map(table, found)]) + "\n"
+    text = "\n\n".join(["# Variance of gradients", NOTE, *map(table, found)]) + "\n"
     if options.out is not None:
         content = {
             "revision": git_revision(),
